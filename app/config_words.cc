@@ -28,6 +28,36 @@ bool is_override(const std::string& word) {
   return is_known_key(key) || (!is_path && !std::filesystem::exists(word, error));
 }
 
+// Brackets that are open at the end of a text.
+int64_t open_brackets(const std::string& text) {
+  const auto count = [&](const char* brackets) {
+    return std::count_if(text.begin(), text.end(),
+                         [&](char c) { return c == brackets[0] || c == brackets[1]; });
+  };
+  return count("{[") - count("}]");
+}
+
+// A shell splits at spaces: `fit.epochs: 3` and `callbacks+={EarlyStopping: {patience: 2}}` without
+// quotes are several words.
+void check_split_words(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (ends_with(word, ":") && is_known_key(word.substr(0, word.size() - 1))) {
+      const std::string key = word.substr(0, word.size() - 1);
+      throw ConfigError("E140", {}, fmt::format("`{}` sets a key as in a file", word))
+          .help(fmt::format("write {}={}", key, i + 1 < words.size() ? words[i + 1] : "VALUE"));
+    }
+    std::string whole = word;
+    for (size_t j = i + 1; is_override(word) && j < words.size() && open_brackets(whole) > 0; ++j) {
+      whole += " " + words[j];
+    }
+    if (whole != word) {
+      throw ConfigError("E140", {}, fmt::format("the shell split `{}` at its spaces", whole))
+          .help(fmt::format("put it in single quotes: '{}'", whole));
+    }
+  }
+}
+
 }  // namespace
 
 void ConfigWords::add_to(CLI::App& app, Steps steps) {
@@ -82,6 +112,7 @@ std::string ConfigWords::value_of(const std::string& flag) const {
 }
 
 LoadOptions ConfigWords::overrides() const {
+  check_split_words(words);
   LoadOptions options;
   options.profile = profile;
   for (const std::string& word : words) {

@@ -90,6 +90,10 @@ std::string meant_by(const std::string& word, const CLI::App& app, const CLI::Ap
 // The parser's own words, made ours.
 std::string message_of(const CLI::ParseError& error) {
   const std::string text = error.what();
+  if (const size_t most = text.find(": At Most 1 required but received ");
+      most != std::string::npos) {
+    return fmt::format("`{}` is given more than once", text.substr(0, most));
+  }
   const size_t missing = text.find(": 1 required ");
   if (missing != std::string::npos && ends_with(text, " missing")) {
     const size_t type = missing + std::string_view(": 1 required ").size();

@@ -1,4 +1,9 @@
 // meshtrain config show: the config after merging, overriding and filling in defaults.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "config/schema.h"
 #include "config_words.h"
 #include "output.h"
 #include "subcommand.h"
@@ -11,8 +16,44 @@ struct ConfigShowOptions {
   bool origin = false;
 };
 
+// Lines of the YAML `text` that belong to the key `path`, indentation included; "" when it has
+// none.
+std::string part_of(const std::string& text, const std::string& path) {
+  std::vector<std::string> lines = split(text, '\n');
+  size_t depth = 0;
+  for (const std::string& name : split(path, '.')) {
+    const std::string indent(depth * 2, ' ');
+    const auto begin = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return starts_with(line, indent + name + ":");
+    });
+    if (begin == lines.end()) {
+      return "";
+    }
+    const auto end = std::find_if(begin + 1, lines.end(), [&](const std::string& line) {
+      return line.empty() || !starts_with(line, indent + " ");
+    });
+    lines = {begin, end};
+    ++depth;
+  }
+  return join(lines, "\n") + "\n";
+}
+
 int run_config_show(const ConfigShowOptions& options, Invocation&) {
-  out_stream().write(show_config(options.config.load(false), options.origin));
+  ConfigShowOptions shown = options;
+  std::vector<std::string> keys;
+  std::error_code error;
+  std::erase_if(shown.config.words, [&](const std::string& word) {
+    const bool is_key = is_known_key(word) && !std::filesystem::exists(word, error);
+    if (is_key) {
+      keys.push_back(word);
+    }
+    return is_key;
+  });
+  const std::string all = show_config(shown.config.load(false), options.origin);
+  for (const std::string& key : keys) {
+    out_stream().write(part_of(all, key));
+  }
+  out_stream().write(keys.empty() ? all : "");
   return 0;
 }
 

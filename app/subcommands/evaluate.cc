@@ -68,6 +68,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
     warn_of_ids(config, part, weights_of(source, config), warnings);
   }
   show_warnings(warnings, options.output.quiet);
+  show_unless(options.output.quiet)(changed_files_note(source));
   load_source_weights(engine, source, config, coordinator, show_unless(options.output.quiet));
   Console console(options.output.console(config.run.verbose));
   EventLog events(false, config.dtype_policy.value == "float64");

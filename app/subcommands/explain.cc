@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/columns.h"
 #include "base/environment_names.h"
 #include "base/error_codes.h"
@@ -26,6 +29,11 @@ std::string code_text(const ErrorCode& entry) {
   const ConfigError sample(std::string(entry.code), {}, "");
   return fmt::format("{}: {} (exit code {})\n\n{}\n", entry.code, entry.title,
                      static_cast<int>(sample.exit_code()), entry.text);
+}
+
+std::string in_capitals(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(), ::toupper);
+  return word;
 }
 
 std::string environment_text(const std::string& word, const EnvironmentName& entry) {
@@ -58,7 +66,7 @@ int run_explain(const ExplainOptions& options, Invocation&) {
     out_stream().write(all_codes());
     return 0;
   }
-  if (const ErrorCode* code = find_error_code(word)) {
+  if (const ErrorCode* code = find_error_code(in_capitals(word))) {
     out_stream().write(code_text(*code));
     return 0;
   }

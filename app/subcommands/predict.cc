@@ -1,6 +1,8 @@
 // meshtrain predict: the model's outputs for an array of samples.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "checkpoint/restore.h"
 #include "config/source_like.h"
 #include "data/input_source.h"
@@ -17,7 +19,7 @@ namespace {
 
 struct PredictOptions {
   ConfigWords config;
-  std::string weights, input, output_file;
+  std::string weights, input, output_file, format;
   EngineFlags engine;
   OutputFlags output;
 };
@@ -26,6 +28,30 @@ SourceLoc place_of_input(const std::string& path) {
   const std::string word = "--input " + path;
   return {std::make_shared<SourceFile>(SourceFile{"command line", word}), 1, 1,
           static_cast<int>(word.size())};
+}
+
+// Each sample's file as it is found from the current folder: the input as given, and the rest.
+std::vector<std::string> shown_files(const Dataset& dataset, const std::string& input) {
+  std::vector<std::string> shown;
+  const std::string root = std::filesystem::absolute(input).string();
+  for (const std::string& file : dataset.files ? *dataset.files : std::vector<std::string>()) {
+    const auto rest = std::filesystem::path(file).lexically_relative(root);
+    shown.push_back((rest == "." ? std::filesystem::path(input) : input / rest).string());
+  }
+  return shown;
+}
+
+// Both at once, since a first try lacks both.
+void check_input_and_output(const PredictOptions& options) {
+  if (!options.input.empty() && !options.output_file.empty()) {
+    return;
+  }
+  const char* missing = !options.input.empty() ? "`-o`, where predictions go"
+                        : !options.output_file.empty()
+                            ? "`-i`, the samples"
+                            : "`-i`, the samples, and `-o`, where predictions go";
+  refuse("E140", fmt::format("`predict` needs {}", missing),
+         "meshtrain predict RUN -i X.npy -o Y.csv; `-o -` is stdout");
 }
 
 std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
@@ -37,6 +63,8 @@ std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTenso
 }
 
 int run_predict(const PredictOptions& options, Invocation& invocation) {
+  check_input_and_output(options);
+  const bool is_stdout = options.output_file == "-";
   const ModelSource model = options.config.source(options.weights, false);
   const Config config = load_config(model.load);
   if (const std::optional<int> code =
@@ -45,16 +73,20 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   }
   Coordinator coordinator(invocation.processes, seconds_now);
   const Setup setup(config, nullptr);
-  check_predictions_path(options.output_file, setup.model().output_names().size());
-  coordinator.on_rank_zero("looking at --output",
-                           [&] { check_predictions_folder(options.output_file, options.input); });
+  const PredictionFormat format =
+      prediction_format(options.output_file, options.format, setup.model().output_names().size());
+  if (!is_stdout) {
+    coordinator.on_rank_zero("looking at --output",
+                             [&] { check_predictions_folder(options.output_file, options.input); });
+  }
   Dataset dataset;
+  LearnedPtr known;
   std::string hash;
   Diagnostics warnings;
   coordinator.on_all_ranks("opening the data", [&] {
     const auto announced = coordinator.announce("opening the data");
-    const ConfigObject source = input_source(options.input, config.data);
-    const LearnedPtr known = learned_for(model, config);
+    const ConfigObject source = input_source(options.input, config);
+    known = learned_for(model, config);
     dataset = load_dataset(source, config.data, known);
     if (!known && training_source(source) != nullptr) {
       warn_of_nothing_learned(source, weights_of(model, config), warnings);
@@ -71,8 +103,14 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   coordinator.on_all_ranks("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
   warnings.append(engine.warnings());
   show_warnings(warnings, options.output.quiet);
+  show_unless(options.output.quiet)(changed_files_note(model));
   load_source_weights(engine, model, config, coordinator, show_unless(options.output.quiet));
-  Console console(options.output.console(config.run.verbose));
+  ConsoleOptions console_options = options.output.console(config.run.verbose);
+  if (is_stdout) {  // which the predictions have
+    console_options.out = console_options.err;
+    console_options.stdout_is_terminal = console_options.stderr_is_terminal;
+  }
+  Console console(std::move(console_options));
   Trainer trainer(engine, config, seconds_now);
   trainer.set_coordinator(coordinator);
   trainer.add_hook(console);
@@ -87,9 +125,19 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   }
   coordinator.on_rank_zero("writing the outputs", [&] {
     const auto announced = coordinator.announce("writing the outputs");
-    write_predictions(options.output_file, named_outputs(engine.model(), std::move(outputs)));
+    const Predictions predictions{named_outputs(engine.model(), std::move(outputs)),
+                                  class_outputs(engine.setup(), known),
+                                  shown_files(dataset, options.input)};
+    if (is_stdout) {
+      out_stream().write(predictions_text(predictions, format));
+    } else {
+      write_predictions(options.output_file, predictions, format);
+    }
   });
   console.finish();
+  show_unless(options.output.quiet)(fmt::format("wrote {} row{} to {}\n", dataset.num_samples,
+                                                dataset.num_samples == 1 ? "" : "s",
+                                                is_stdout ? "stdout" : options.output_file));
   return 0;
 }
 
@@ -101,18 +149,20 @@ void add_predict(Subcommands& to) {
   options.config.add_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
   app.add_option("-i,--input", options.input,
-                 "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
-      ->type_name("X.npy")
-      ->required();
-  app.add_option("-o,--output", options.output_file,
-                 "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl")
-      ->type_name("Y.npy")
-      ->required();
+                 "Samples: NumPy, HDF5, IDX, images, or a file or folder like those of data.train")
+      ->type_name("X.npy");
+  app.add_option(
+         "-o,--output", options.output_file,
+         "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl; - is stdout")
+      ->type_name("Y.npy");
+  app.add_option("--format", options.format, "Form of the predictions; default: by the name of -o")
+      ->type_name("csv|jsonl|npy|npz")
+      ->check(one_of({"csv", "jsonl", "npy", "npz"}));
   options.engine.add_to(app);
   options.output.add_to(app);
   subcommand.shared = [&app = app, &options = options] {
     return SharedCommand{
-        .flags = flags_text(app, {"--weights", "--input", "--output"}),
+        .flags = flags_text(app, {"--weights", "--input", "--output", "--format"}),
         .load = [&options] { return options.config.source(options.weights, false).load; }};
   };
 }

@@ -69,6 +69,9 @@ int run_train(const TrainOptions& options, Invocation& invocation) {
     found.gathers = gathers(run.config());
     return found;
   });
+  if (mode == "auto" && !target.reader) {
+    show_unless(options.output.quiet)("no checkpoint to resume from: a new run\n");
+  }
   return run.run(std::move(target), invocation.started);
 }
 

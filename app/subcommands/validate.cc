@@ -8,6 +8,7 @@
 #include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
+#include "engine/host_memory.h"
 #include "engine/run_data.h"
 #include "engine/setup.h"
 #include "engine/weights.h"
@@ -114,6 +115,7 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
     const Setup setup(config, is_known ? &spec : nullptr);
     found.append(setup.warnings());
+    warn_of_host_memory(setup, found);
     check_callbacks(setup, config.validates(), found);
     check_initial_weights(config, setup.model(), found);
     if (is_known) {

@@ -36,10 +36,10 @@ constexpr ErrorCode kCodes[] = {
     {"E109", "a key is repeated",
      "YAML readers differ in which of the two counts, so none is taken. Keep one."},
     {"E110", "a YAML tag", "Types follow from the keys here; write the value without `!tag`."},
-    {"E111", "an unknown or missing key or argument",
+    {"E111", "an unknown key, argument or variable",
      "The message lists the keys of the place and the nearest name. `meshtrain explain KEY` "
      "describes one."},
-    {"E112", "a value of the wrong type",
+    {"E112", "a value of the wrong type, or a missing one",
      "The message says what the key takes. Text that looks like a number or like true/false needs "
      "quotes to be text."},
     {"E113", "a value that is not allowed here",
@@ -275,6 +275,9 @@ constexpr ErrorCode kCodes[] = {
     {"E630", "not enough GPU memory",
      "Found before anything was allocated. The message lists the largest tensors and the smallest "
      "changes that would fit."},
+    {"E631", "not enough host memory",
+     "Found before anything was allocated. Virtual devices share the memory of their host. The "
+     "message lists the largest tensors, and what would fit."},
     {"E632", "not enough host memory for a save",
      "The copy of the state did not fit; training continued. Older checkpoints are untouched."},
     {"E640", "too few open files are allowed",
@@ -288,6 +291,9 @@ constexpr ErrorCode kCodes[] = {
     {"W123", "logits where probabilities are expected, or the reverse",
      "Without softmax or sigmoid an output is logits: say `from_logits: true`, or give the last "
      "layer the activation. Never both: such a model trains, and badly."},
+    {"W124", "an output that is always the same",
+     "Softmax makes the values of a sample add up to 1, so that a single one is 1. For yes or no "
+     "take a sigmoid, for several classes a unit each."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",
@@ -305,11 +311,26 @@ constexpr ErrorCode kCodes[] = {
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},
+    {"W312", "classes that a part of the data lacks",
+     "Metrics over such a part say nothing of the class, and a class without training samples "
+     "cannot be learned. Often the file is sorted and a split takes its end."},
+    {"W319", "sorted classes without shuffling",
+     "With `data.shuffle: false` a batch has the samples as they stand in the file. Batches of a "
+     "single class train badly."},
+    {"W322", "bad records that were left out",
+     "`on_bad_record: skip` allows it, up to `max_bad_records`. The message names the first "
+     "ones, and log.txt has them too."},
     {"W328", "a run that kept nothing of its training data",
      "It has no data.json, as runs of older versions, or it was removed. Ids of texts, class "
      "numbers and means are then taken from the training data as they are now, and results are "
      "wrong where these changed. Restore the data, or train anew."},
+    {"W329", "inputs that are not scaled",
+     "Values in the hundreds make the first steps far too large. Rescaling brings pixels to 0 ... "
+     "1; Normalization learns mean and variance of each column."},
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
+    {"W501", "a loss that does not change, or grows",
+     "Three epochs with the same loss, or ten times the loss of the first epoch. The learning "
+     "rate, labels that do not belong to their samples, or unscaled inputs are the usual causes."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "
@@ -335,6 +356,8 @@ constexpr ErrorCode kCodes[] = {
     {"W622", "a folder of compiled kernels that others can write",
      "What lies there runs on the GPU and in this process, so it must be this user's alone: `chmod "
      "go-w FOLDER`, or another MESHTRAIN_CACHE. Until then kernels are compiled anew each time."},
+    {"W631", "more memory than this host has",
+     "`train` would refuse it here with E631. On a machine with more memory it runs."},
 };
 
 }  // namespace

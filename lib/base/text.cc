@@ -157,7 +157,8 @@ std::vector<std::string> nearest_names(std::string_view name,
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates) {
   const std::string wanted = to_lower(name.substr(0, 128));
-  int least = std::max<int>(1, static_cast<int>(name.size()) / 3 + 1);  // of a likely slip
+  // Of a likely slip: of four letters one is another at most.
+  int least = name.size() <= 4 ? 1 : static_cast<int>(name.size()) / 3 + 1;
   const std::string* nearest = nullptr;
   std::vector<std::string> whole;  // that it is a part of
   for (const std::string& candidate : candidates) {

@@ -165,8 +165,13 @@ std::vector<std::string> class_names(Category category) {
   return out;
 }
 
+std::vector<std::string> unsupported_class_names(Category category) {
+  const std::string_view names = kUnsupported[static_cast<size_t>(category)];
+  return names.empty() ? std::vector<std::string>() : split(names, ' ');
+}
+
 bool is_unsupported_class(Category category, std::string_view spelled) {
-  const std::vector<std::string> names = split(kUnsupported[static_cast<size_t>(category)], ' ');
+  const std::vector<std::string> names = unsupported_class_names(category);
   return !spelled.empty() && std::find(names.begin(), names.end(), spelled) != names.end();
 }
 
@@ -196,6 +201,17 @@ std::string_view category_name(Category category) {
       "layer",      "loss",        "metric",    "optimizer",   "schedule",   "initializer",
       "activation", "data source", "transform", "regularizer", "constraint", "callback"};
   return kNames[static_cast<size_t>(category)];
+}
+
+std::string class_kind_word(Category category) {
+  switch (category) {
+    case Category::kLoss:
+      return "losses";
+    case Category::kSource:
+      return "sources";
+    default:
+      return std::string(category_name(category)) + "s";
+  }
 }
 
 std::string_view class_key(Category category) {

@@ -66,10 +66,14 @@ ConfigObject default_object(Category category, std::string_view class_name);
 std::vector<std::string> class_names(Category category);
 // Why there is no such class and what to use instead; empty where nothing is known.
 std::string_view refusal(Category category, std::string_view spelled);
+// The class that is refused for good: functions of Python are never run.
+inline constexpr std::string_view kRefusedLayer = "Lambda";
 // Classes of Keras that this release does not have yet.
+std::vector<std::string> unsupported_class_names(Category category);
 bool is_unsupported_class(Category category, std::string_view spelled);
 
 std::string_view category_name(Category category);  // "layer", "data source"
+std::string class_kind_word(Category category);     // "layers", "sources": for `explain`
 // The key that names the class inside its own map: `type`, or `source` of a data source.
 std::string_view class_key(Category category);
 

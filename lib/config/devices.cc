@@ -82,11 +82,15 @@ DeviceRequest parse_devices(const Located<std::string>& devices, Diagnostics& di
   out.text = devices;
   const bool is_read = parse(devices.value, out);
   if (!is_read || (!out.is_auto && (!out.count || *out.count < 1 || *out.count > kMostDevices))) {
-    diagnostics.error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", devices.value))
-        .help(
-            "write `auto`, `cpu:8` for eight virtual CPU devices (1 to 65536), `gpu:0-7`, "
-            "`gpu:0,2` or `gpu:all` for GPUs, or `gpu:0x8` for eight virtual devices on one; for "
-            "`plan` `64xH100`, too");
+    Diagnostic& d = diagnostics.error("E113", devices.loc,
+                                      fmt::format("`devices` cannot be `{}`", devices.value));
+    const bool is_name = !devices.value.empty() && std::isupper(devices.value[0]) != 0;
+    d.help(
+        is_name
+            ? fmt::format("hardware on paper has a count: `1x{0}`, `8x{0}`", devices.value)
+            : "write `auto`, `cpu:8` for eight virtual CPU devices (1 to 65536), `gpu:0-7`, "
+              "`gpu:0,2` or `gpu:all` for GPUs, or `gpu:0x8` for eight virtual devices on one; for "
+              "`plan` `64xH100`, too");
     out.count.reset();
   }
   return out;

@@ -1,5 +1,6 @@
 // Expander: Repeat.
 #include <algorithm>
+#include <cctype>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -7,6 +8,15 @@
 #include "config/reader.h"
 
 namespace meshtrain {
+namespace {
+
+bool is_identifier(const std::string& text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c == '_' || (c < 128 && std::isalnum(c) != 0); });
+}
+
+}  // namespace
 
 struct Expander::Repetition {
   Use use;
@@ -14,6 +24,7 @@ struct Expander::Repetition {
   const BlockDefinition* block = nullptr;
   YamlNode layers, with, outputs;
   bool is_named = false;
+  std::string counter = "i";         // its name in names and expressions
   OutputNames inputs;                // of the next repetition
   std::vector<std::string> formals;  // their names within `layers`
 };
@@ -21,7 +32,7 @@ struct Expander::Repetition {
 void Expander::add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope) {
   Repetition repetition;
   repetition.use = read_use(entry, form, "times", scope);
-  if (!read_repeat(repetition, scope) || !check_repeat(repetition)) {
+  if (!read_repeat(repetition, scope) || !check_repeat(repetition, scope)) {
     scope.home->uses.insert(repetition.use.name);
     return;
   }
@@ -101,6 +112,13 @@ void Expander::read_repeat_arguments(Repetition& repetition, const ExpandScope& 
     if (known->name == "times") {
       has_times = true;
       repetition.times = value.integer();
+    } else if (known->name == "as" && value.is_string()) {
+      repetition.counter = value.string();
+      if (!is_identifier(repetition.counter)) {
+        diagnostics_
+            .error("E113", child.loc, fmt::format("`as` of `Repeat` cannot be `{}`", child.text))
+            .help("a name of letters, digits and _, such as j");
+      }
     }
   }
   if (!has_times) {
@@ -129,7 +147,7 @@ const BlockDefinition* Expander::find_repeated_block(const YamlNode& name) {
 }
 
 // What would go wrong in every repetition, said once.
-bool Expander::check_repeat(const Repetition& repetition) {
+bool Expander::check_repeat(const Repetition& repetition, const ExpandScope& scope) {
   const int errors = diagnostics_.num_errors();
   const Use& use = repetition.use;
   if (repetition.block == nullptr &&
@@ -150,46 +168,75 @@ bool Expander::check_repeat(const Repetition& repetition) {
   }
   if (repetition.is_named && repetition.times > 1) {
     const YamlNode& name = *use.args.find("name");
-    if (name.text.find("{i}") == std::string::npos && name.text[0] != '=') {
+    std::map<std::string, int64_t> known = scope.counters;
+    known[repetition.counter] = 0;
+    const std::string mark = "{" + repetition.counter + "}";
+    if (check_counters(name, known) && name.text.find(mark) == std::string::npos &&
+        name.text[0] != '=') {
       diagnostics_
           .error(
               "E121", name.loc,
               fmt::format("{} repetitions cannot all be named `{}`", repetition.times, name.text))
-          .help(fmt::format("write `name: {}_{{i}}`; {{i}} counts from 0", name.text));
+          .help(fmt::format("write `name: {0}_{1}`; {1} counts from 0", name.text, mark));
     }
   } else if (repetition.times > 1) {
-    check_layer_names(repetition);
+    check_layer_names(repetition, scope);
   }
   return diagnostics_.num_errors() == errors;
 }
 
 // Without a name of the Repeat its layers stand side by side with those of the next repetition.
-void Expander::check_layer_names(const Repetition& repetition) {
+void Expander::check_layer_names(const Repetition& repetition, const ExpandScope& scope) {
+  std::map<std::string, int64_t> known = scope.counters;
+  known[repetition.counter] = 0;
+  const std::string mark = "{" + repetition.counter + "}";
   for (const YamlNode& entry : repetition.layers.children) {
     const auto form = object_form(entry, Category::kLayer);
     const YamlNode* name = form && form->args != nullptr ? form->args->find("name") : nullptr;
-    if (name != nullptr && name->is_scalar() && name->text.find("{i}") == std::string::npos &&
-        name->text[0] != '=') {
+    std::map<std::string, int64_t> known_there = known;
+    if (name != nullptr && form->spelled == kRepeat) {  // has a counter of its own
+      const YamlNode* as = form->args->find("as");
+      known_there[as != nullptr && as->is_scalar() ? as->text : "i"] = 0;
+    }
+    if (name != nullptr && name->is_scalar() && check_counters(*name, known_there) &&
+        name->text.find(mark) == std::string::npos && name->text[0] != '=') {
       diagnostics_
           .error("E121", name->loc,
                  fmt::format("`{}` would be there {} times", name->text, repetition.times))
-          .help(
-              fmt::format("write `name: {}_{{i}}`, or give the Repeat a name: `name: block_{{i}}`",
-                          name->text));
+          .help(fmt::format("write `name: {0}_{1}`, or give the Repeat a name: `name: block_{1}`",
+                            name->text, mark));
     }
   }
+}
+
+// Reports a placeholder of a name that counts nothing.
+bool Expander::check_counters(const YamlNode& name, std::map<std::string, int64_t> known) {
+  const std::string mark = name.is_scalar() ? unknown_counter(name.text, known) : "";
+  if (mark.empty()) {
+    return true;
+  }
+  std::vector<std::string> marks;
+  for (const auto& [counter, value] : known) {
+    marks.push_back("{" + counter + "}");
+  }
+  diagnostics_
+      .error("E113", name.loc, fmt::format("`{}` in `{}` counts nothing here", mark, name.text))
+      .help(fmt::format("known here: {}; `as: {}` of a Repeat names its counter", join(marks, ", "),
+                        mark.substr(1, mark.size() - 2)));
+  return false;
 }
 
 OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope) {
   ExpandScope around;
   around.continue_from(scope);
-  around.index = index;
+  around.counters = scope.counters;
+  around.counters[repetition.counter] = index;
   around.previous = repetition.inputs;
   around.use = std::make_shared<SourceUse>(SourceUse{
       fmt::format("repetition {} of {}", index + 1, repetition.times), repetition.use.loc});
   LocalNames counter{{YamlNode::scalar(fmt::format("{}", index), repetition.use.loc)},
                      scope.locals};
-  counter.values[0].key = "i";
+  counter.values[0].key = repetition.counter;
   around.locals = &counter;
   YamlNode with = repetition.with;
   with.kind = YamlNode::Kind::kMap;
@@ -210,7 +257,7 @@ OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandS
 OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around) {
   ExpandScope body;
   body.continue_from(around);
-  body.index = around.index;
+  body.counters = around.counters;
   body.previous = around.previous;
   if (repetition.is_named) {
     Use use = repetition.use;

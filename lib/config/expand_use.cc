@@ -36,7 +36,7 @@ void Expander::take_name(Use& use, const std::string& class_name, ExpandScope& s
   YamlNode* given = use.args.find("name");
   if (given != nullptr) {
     evaluate(*given, scope);
-    set_index(*given, scope.index);
+    set_counters(*given, scope.counters);
   }
   use.name = take_local_name(given, class_name, scope);
   use.name_loc = given != nullptr && given->is_scalar() ? given->loc : use.loc;
@@ -83,7 +83,7 @@ OutputNames Expander::read_inputs(const YamlNode* given, const BlockDefinition* 
   }
   YamlNode names = *given;
   evaluate(names, scope);
-  set_index(names, scope.index);
+  set_counters(names, scope.counters);
   if (names.is_map() && block != nullptr) {
     for (const YamlNode& child : names.children) {
       if (std::find(block->inputs.begin(), block->inputs.end(), child.key) == block->inputs.end()) {
@@ -139,7 +139,7 @@ bool Expander::add_block_call(const YamlNode& entry, const ObjectForm& form, Exp
     return false;
   }
   evaluate(*target, scope);
-  set_index(*target, scope.index);
+  set_counters(*target, scope.counters);
   const std::string first = target->text.substr(0, target->text.find('/'));
   const ExpandScope* at = &scope;
   while (at != nullptr && !at->uses.contains(first)) {

@@ -93,15 +93,28 @@ void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use) {
   }
 }
 
-void set_index(YamlNode& names, const std::optional<int64_t>& index) {
-  constexpr std::string_view kMark = "{i}";
-  for (size_t at = index ? names.text.find(kMark) : std::string::npos; at != std::string::npos;
-       at = names.text.find(kMark, at)) {
-    names.text.replace(at, kMark.size(), fmt::format("{}", *index));
+void set_counters(YamlNode& names, const std::map<std::string, int64_t>& counters) {
+  for (const auto& [name, value] : counters) {
+    const std::string mark = "{" + name + "}";
+    for (size_t at = names.text.find(mark); at != std::string::npos;
+         at = names.text.find(mark, at)) {
+      names.text.replace(at, mark.size(), fmt::format("{}", value));
+    }
   }
   for (YamlNode& child : names.children) {
-    set_index(child, index);
+    set_counters(child, counters);
   }
+}
+
+std::string unknown_counter(const std::string& text, const std::map<std::string, int64_t>& known) {
+  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+    const size_t end = text.find('}', at);
+    const std::string name = end == std::string::npos ? "" : text.substr(at + 1, end - at - 1);
+    if (!name.empty() && !known.contains(name)) {
+      return "{" + name + "}";
+    }
+  }
+  return "";
 }
 
 void Expander::run(const YamlNode& layers) {
@@ -187,8 +200,8 @@ void Expander::check_name(const std::string& name, const SourceLoc& loc) {
                        fmt::format("the name `{}` contains `/`, which separates the names of "
                                    "blocks and layers",
                                    name));
-  } else if (name.find("{i}") != std::string::npos) {
-    diagnostics_.error("E113", loc, fmt::format("`{{i}}` in `{}` counts nothing here", name))
+  } else if (const std::string mark = unknown_counter(name, {}); !mark.empty()) {
+    diagnostics_.error("E113", loc, fmt::format("`{}` in `{}` counts nothing here", mark, name))
         .help("only a Repeat counts; give a block its number as a parameter");
   }
 }
@@ -235,7 +248,7 @@ void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandSco
   }
   for (const char* key : {"name", "inputs", "layer"}) {
     if (YamlNode* names = args->find(key)) {
-      set_index(*names, scope.index);
+      set_counters(*names, scope.counters);
     }
   }
   const YamlNode* given = args->find("name");

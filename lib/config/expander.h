@@ -26,7 +26,7 @@ struct ExpandScope {
   const BlockDefinition* block = nullptr;    // whose body this is
   const LocalNames* locals = nullptr;        // of expressions
   std::shared_ptr<const SourceUse> use;      // null at the top
-  std::optional<int64_t> index;              // what `{i}` stands for
+  std::map<std::string, int64_t> counters;   // what `{i}` and the like stand for
   std::optional<SourceLoc> frozen;           // of `trainable: false` of a use around
   std::map<std::string, OutputNames> names;  // inputs, and uses of blocks
   std::set<std::string> layers, uses;        // names of the entries of this list
@@ -110,8 +110,9 @@ class Expander {
   bool read_repeat(Repetition& repetition, ExpandScope& scope);
   void read_repeat_arguments(Repetition& repetition, const ExpandScope& scope);
   const BlockDefinition* find_repeated_block(const YamlNode& name);
-  bool check_repeat(const Repetition& repetition);
-  void check_layer_names(const Repetition& repetition);
+  bool check_repeat(const Repetition& repetition, const ExpandScope& scope);
+  void check_layer_names(const Repetition& repetition, const ExpandScope& scope);
+  bool check_counters(const YamlNode& name, std::map<std::string, int64_t> known);
   OutputNames repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope);
   OutputNames repeat_layers(Repetition& repetition, ExpandScope& around);
 
@@ -154,6 +155,8 @@ inline constexpr std::string_view kRepeat = "Repeat";
 // Makes the places of `node` and of all in it those of a use.
 void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use);
 // `{i}` in names.
-void set_index(YamlNode& names, const std::optional<int64_t>& index);
+void set_counters(YamlNode& names, const std::map<std::string, int64_t>& counters);
+// The first placeholder in `text` that is none of these: "{j}"; "" when there is none.
+std::string unknown_counter(const std::string& text, const std::map<std::string, int64_t>& known);
 
 }  // namespace meshtrain

@@ -7,6 +7,7 @@
 #include "base/columns.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/other_names.h"
 #include "config/schema.h"
 
 namespace meshtrain {
@@ -99,7 +100,10 @@ std::string table(const std::vector<Spec>& specs) {
   std::vector<std::vector<std::string>> rows;
   for (const Spec& spec : specs) {
     if (spec.kind != ValueKind::kUnsupported) {
-      rows.push_back({"  " + spec.name, default_of(spec), spec.help});
+      const bool has_words = spec.kind == ValueKind::kEnum && spec.allowed.size() <= 8;
+      rows.push_back(
+          {"  " + spec.name, default_of(spec),
+           has_words ? fmt::format("{} ({})", spec.help, join(spec.allowed, ", ")) : spec.help});
     }
   }
   return aligned_columns(rows);
@@ -136,6 +140,28 @@ std::string class_text(const ClassSpec& spec) {
   return spec.args.empty() ? text : text + "\n" + table(spec.args);
 }
 
+// Every class of a kind with its line.
+std::string kind_list(Category category) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ClassSpec& spec : classes(category)) {
+    rows.push_back({"  " + spec.name, spec.help});
+  }
+  return fmt::format("{}:\n\n{}", class_kind_word(category), aligned_columns(rows));
+}
+
+// "losses", "loss", "data sources"
+std::string explain_kind(std::string_view word) {
+  for (int i = 0; i < kNumCategories; ++i) {
+    const auto category = static_cast<Category>(i);
+    const std::string name(category_name(category)), plural = class_kind_word(category);
+    if (word == name || word == plural || std::string(word) + "s" == plural ||
+        (category == Category::kSource && word == name + "s")) {
+      return kind_list(category);
+    }
+  }
+  return "";
+}
+
 // Of a class in any category, or of one of its arguments.
 std::string explain_classes(std::string_view name, std::optional<std::string_view> argument) {
   std::vector<std::string> texts;
@@ -155,10 +181,12 @@ std::string explain_classes(std::string_view name, std::optional<std::string_vie
   for (int i = 0; i < kNumCategories && !is_here; ++i) {
     const auto category = static_cast<Category>(i);
     if (is_unsupported_class(category, name)) {
-      texts.push_back(
-          fmt::format("{} ({}): comes with a later release; until then a config with "
-                      "it is refused\n",
-                      name, category_name(category)));
+      const std::string other = instead_of(category, name);
+      texts.push_back(fmt::format("{} ({}): {}{}\n", name, category_name(category),
+                                  name == kRefusedLayer
+                                      ? "not here"
+                                      : "comes with a later release; until then it is refused",
+                                  other.empty() ? "" : "; " + other));
     } else if (const std::string_view instead = refusal(category, name); !instead.empty()) {
       texts.push_back(
           fmt::format("{} ({}): not here; {}\n", name, category_name(category), instead));
@@ -178,20 +206,86 @@ void add_paths(const Section& section, const std::string& prefix, std::vector<st
 
 }  // namespace
 
+namespace {
+
+// The same word as a class spells it, in any case: "lstm" is LSTM.
+std::string spelled_as_known(std::string_view word) {
+  const std::string lower = to_lower(word);
+  for (int i = 0; i < kNumCategories; ++i) {
+    const auto category = static_cast<Category>(i);
+    std::vector<std::string> names = class_names(category);
+    const std::vector<std::string> later = unsupported_class_names(category);
+    names.insert(names.end(), later.begin(), later.end());
+    for (const std::string& name : names) {
+      if (to_lower(name) == lower) {
+        return name;
+      }
+    }
+  }
+  return std::string(word);
+}
+
+// Keys that act before the config is read, and have no value in it.
+std::string explain_early_key(std::string_view word) {
+  static constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
+      {"vars", "names and values for `=expressions`, as `vars: {width: 64}` and `units: =width`"},
+      {"blocks", "parts of a model by name, used as layers and by `Repeat`"},
+      {"profiles",
+       "named changes, as `profiles: {debug: {fit.epochs: 1}}`; `--profile debug` applies one"},
+      {"extends", "a file, or a list of them, below this one's folder that this one is laid over"},
+      {"override", "changes by path, as `override: {fit.epochs: 3}`, after `extends`"}};
+  for (const auto& [key, text] : kKeys) {
+    if (key == word) {
+      return fmt::format("{}: {}\n", key, text);
+    }
+  }
+  return "";
+}
+
+// What other frameworks call so.
+std::string explain_other_name(std::string_view word) {
+  for (int i = 0; i < kNumCategories; ++i) {
+    const auto category = static_cast<Category>(i);
+    if (const std::string other = instead_of(category, word);
+        !other.empty() && category != Category::kRegularizer) {
+      return fmt::format("{} ({}): not here by that name; {}\n", word, category_name(category),
+                         other);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::optional<std::string> explain_word(std::string_view word) {
   if (const Spec* spec = find_field(word)) {
-    return field_text(std::string(word), *spec);
+    std::string text = field_text(std::string(word), *spec);
+    if (spec->kind == ValueKind::kObject) {
+      text += "\n" + kind_list(spec->category);
+    }
+    return text;
   }
+
   const size_t dot = word.find('.');
   std::string text = dot == std::string_view::npos
                          ? explain_classes(word, std::nullopt)
                          : explain_classes(word.substr(0, dot), word.substr(dot + 1));
+  if (text.empty()) {
+    text = explain_kind(to_lower(word));
+  }
   if (const auto path = section_with_key(word)) {
     if (const Spec* spec = find_field(*path)) {
       text = field_text(*path, *spec) + (text.empty() ? "" : "\n" + text);
     } else if (text.empty()) {
       text = fmt::format("{}: an argument of the class there, as Adam.learning_rate\n", *path);
     }
+  }
+  if (text.empty()) {
+    text = explain_early_key(word);
+  }
+  if (text.empty() && dot == std::string_view::npos) {
+    const std::string known = spelled_as_known(word);
+    text = known != word ? explain_classes(known, std::nullopt) : explain_other_name(word);
   }
   return text.empty() ? std::nullopt : std::optional(text);
 }

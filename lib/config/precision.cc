@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/catalogue.h"
+#include "config/other_names.h"
 
 namespace meshtrain {
 namespace {
@@ -42,7 +43,11 @@ std::vector<PolicyRule> policy_rules(const ConfigValue& map, Diagnostics& diagno
           diagnostics.error("E113", policy.loc,
                             fmt::format("`{}` of `dtype_policy_map` must be {}, not `{}`", key,
                                         join(names, " or "), policy.string()));
-      suggest(d, policy.string(), names);
+      if (const std::string other = instead_of_policy(policy.string()); !other.empty()) {
+        d.help(other);
+      } else {
+        suggest(d, policy.string(), names);
+      }
       continue;
     }
     try {

@@ -6,6 +6,8 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/other_names.h"
+#include "config/precision.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
@@ -333,7 +335,12 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
   }
   Diagnostic& d = wrong("E113", node.loc, spec, owner,
                         fmt::format("must be {}, not `{}`", join(spec.allowed, " or "), node.text));
-  suggest(d, node.text, spec.allowed);
+  if (const std::string other = instead_of_policy(node.text);
+      !other.empty() && spec.allowed == dtype_policy_names()) {
+    d.help(other);
+  } else if (!try_number(node.text)) {
+    suggest(d, node.text, spec.allowed);
+  }
   return fallback(spec, node.loc);
 }
 

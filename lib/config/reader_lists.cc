@@ -12,6 +12,9 @@ namespace {
 // "2x4" as {"2", "4"}; nothing when it is written otherwise.
 std::vector<std::string> split_by_x(const std::string& text) {
   std::vector<std::string> parts = split(text, 'x');
+  for (std::string& part : parts) {  // "2 x 4"
+    part = std::string(trim(part));
+  }
   const bool fits = parts.size() > 1 &&
                     std::all_of(parts.begin(), parts.end(),
                                 [](const auto& part) { return try_integer(part).has_value(); });
@@ -35,6 +38,16 @@ Spec entry_of(const Spec& whole, ValueKind kind) {
 }  // namespace
 
 ConfigValue Reader::slice(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.is_list() && node.loc) {  // `[:100]` without quotes: YAML reads a list
+    const std::string_view line = node.loc.file->line(node.loc.line);
+    const auto begin = static_cast<size_t>(node.loc.column - 1);
+    const size_t end = line.find(']', begin);
+    if (begin < line.size() && line[begin] == '[' && end != std::string_view::npos) {
+      if (const auto slice = normal_slice(std::string(line.substr(begin, end + 1 - begin)))) {
+        return make_value(*slice, node.loc);
+      }
+    }
+  }
   if (node.is_scalar()) {
     const std::string_view text = trim(node.text);
     const bool is_bare = !starts_with(text, "[");

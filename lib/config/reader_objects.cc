@@ -4,7 +4,9 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/other_names.h"
 #include "config/reader.h"
+#include "config/scalars.h"
 
 namespace meshtrain {
 namespace {
@@ -124,9 +126,17 @@ void Reader::add_context(Diagnostic& d) const {
 Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
   const std::string_view what = category_name(category);
   const std::string bare = bare_class(form.spelled);
+  const bool is_number = try_number(form.spelled).has_value();
+  const std::string other = instead_of(category, is_number ? form.spelled : bare);
   if (is_unsupported_class(category, bare)) {
-    add_context(diagnostics_.error("E122", form.loc,
-                                   fmt::format("{} `{}` comes with a later release", what, bare)));
+    Diagnostic& d = diagnostics_.error(
+        "E122", form.loc,
+        bare == kRefusedLayer ? fmt::format("there is no {} `{}` here", what, bare)
+                              : fmt::format("{} `{}` comes with a later release", what, bare));
+    if (!other.empty()) {
+      d.help(other);
+    }
+    add_context(d);
   } else if (const std::string_view instead = refusal(category, bare); !instead.empty()) {
     diagnostics_.error("E122", form.loc, fmt::format("there is no {} `{}` here", what, bare))
         .help(instead);
@@ -137,13 +147,20 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     }
     Diagnostic& d =
         diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
-    suggest(d, bare, names);
+    const bool is_near = other.empty() && !is_number && suggest(d, bare, names);
+    if (!other.empty()) {
+      d.help(other);
+    }
     if (form.spelled.find('(') != std::string::npos) {
       d.help(fmt::format("arguments are a map: `{}: {{name: value}}`", bare));
     }
-    d.notes.push_back(names.size() <= 8
-                          ? fmt::format("known: {}", join(names, ", "))
-                          : fmt::format("nearest: {}", join(nearest_names(bare, names, 3), ", ")));
+    if (names.size() <= 8) {
+      d.notes.push_back("known: " + join(names, ", "));
+    } else if (is_near) {
+      d.notes.push_back("nearest: " + join(nearest_names(bare, names, 3), ", "));
+    } else if (other.empty()) {
+      d.notes.push_back(fmt::format("`meshtrain explain {}` lists all", class_kind_word(category)));
+    }
     add_context(d);
   }
   if (category != Category::kLayer) {

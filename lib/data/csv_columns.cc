@@ -1,6 +1,8 @@
 #include "data/csv_columns.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "base/parse_number.h"
 #include "base/text.h"
@@ -162,8 +164,44 @@ size_t find_csv_column(std::span<const std::string> names, const CsvColumn& colu
   refuse_column(names, column, column.text, file);
 }
 
-CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
-                     const CsvHeader& header) {
+namespace {
+
+// What else of the training data's columns is missing, and which columns these did not have.
+void add_differences(const CsvSettings& settings, const CsvLearned& learned,
+                     const CsvHeader& header, ConfigError& error) {
+  std::set<std::string> needed;
+  if (settings.inputs.empty()) {
+    needed.insert(learned.features.begin(), learned.features.end());
+  }
+  for (const auto* arrays : {&settings.inputs, &settings.targets}) {
+    for (const CsvArray& array : *arrays) {
+      std::vector<std::string> written = {array.name};
+      for (const CsvColumn& column : array.columns) {
+        written.push_back(column.text);
+      }
+      if (const auto known = learned.columns.find(written); known != learned.columns.end()) {
+        needed.insert(known->second.begin(), known->second.end());
+      }
+    }
+  }
+  std::vector<std::string> missing, added;
+  std::copy_if(needed.begin(), needed.end(), std::back_inserter(missing), [&](const auto& name) {
+    return std::find(header.names.begin(), header.names.end(), name) == header.names.end();
+  });
+  std::copy_if(header.names.begin(), header.names.end(), std::back_inserter(added),
+               [&](const std::string& name) {
+                 return !learned.numbers.contains(name) && !learned.categories.contains(name);
+               });
+  if (missing.size() > 1) {
+    error.note("missing: " + list_of(missing));
+  }
+  if (!added.empty()) {
+    error.note("new: " + list_of(added));
+  }
+}
+
+CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
+                    const CsvHeader& header) {
   CsvLayout layout;
   layout.known_as.assign(header.names.begin(), header.names.end());
   const auto add = [&](const CsvArray& array, std::vector<CsvLayout::Array>& to) {
@@ -191,6 +229,20 @@ CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
     layout.inputs.push_back(other_columns(layout, learned, header));
   }
   return layout;
+}
+
+}  // namespace
+
+CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
+                     const CsvHeader& header) {
+  try {
+    return layout_in(settings, learned, header);
+  } catch (ConfigError& error) {
+    if (learned != nullptr && learned->has_header && header.is_written) {
+      add_differences(settings, *learned, header, error);
+    }
+    throw;
+  }
 }
 
 }  // namespace meshtrain

@@ -90,9 +90,10 @@ CsvSettings settings_of(const CsvOptions& source) {
   return settings;
 }
 
-// `slice` is that of the rows whose means count. `max_rows`: CsvSettings.
+// Means are those of the rows in `slice`, without the part `held_out` at its end. `max_rows`:
+// CsvSettings.
 CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
-                    const CsvLearned* learned, int64_t max_rows = 0) {
+                    const CsvLearned* learned, double held_out = 0, int64_t max_rows = 0) {
   CsvSettings settings = settings_of(source);
   settings.max_rows = max_rows;
   CsvTableReader reader(settings, learned);
@@ -115,7 +116,8 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
   const auto [begin, end] = source.slice.value
                                 ? parse_slice(*source.slice.value, rows, source.slice.loc)
                                 : std::pair<int64_t, int64_t>(0, rows);
-  return reader.finish(begin, end);
+  const int64_t trained = num_trained(end - begin, held_out);
+  return reader.finish(begin, trained > 0 ? begin + trained : end);
 }
 
 // "3 classes of species: setosa, versicolor, virginica": which class is which id.
@@ -132,8 +134,9 @@ CsvTable read_files_at(const CsvOptions& source, const SourceContext& context,
                        const CsvLearned* learned, int64_t max_rows) {
   Reads reads;
   CsvTable table;
-  reads.run(source.path.loc,
-            [&] { table = read_files(source, context.base_dir, learned, max_rows); });
+  reads.run(source.path.loc, [&] {
+    table = read_files(source, context.base_dir, learned, context.limits.held_out, max_rows);
+  });
   reads.finish();
   return table;
 }
@@ -166,7 +169,7 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
 }  // namespace
 
 Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) {
-  if (context.beginning && source.one_hot.is_null()) {
+  if (context.limits.beginning && source.one_hot.is_null()) {
     CsvTable table = read_files_at(source, context, nullptr, kFirstRows);
     Dataset dataset = dataset_of(source, table);
     dataset.class_names.clear();

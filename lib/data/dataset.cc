@@ -92,8 +92,8 @@ void take_own_targets(Dataset& dataset) {
 }
 
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known,
-                     bool beginning) {
-  Dataset dataset = read_source(source, data.base_dir, known, beginning);
+                     const ReadLimits& limits) {
+  Dataset dataset = read_source(source, data.base_dir, known, limits);
   check_lengths(dataset);
   std::vector<std::string> details;
   if (has_options<SplitOptions>(source)) {
@@ -118,7 +118,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
                           : fmt::format("the slice `{}` of {} samples is empty", part, all));
   }
   for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
-    rows = beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
+    rows = limits.beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
   });
   if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset);
@@ -132,9 +132,13 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   return dataset;
 }
 
+int64_t num_trained(int64_t samples, double split) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(samples) * (1.0 - split)));
+}
+
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc) {
   const int64_t n = dataset.num_samples;
-  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(n) * (1.0 - split)));
+  const int64_t at = num_trained(n, split);
   if (at <= 0 || at >= n) {
     throw ConfigError("E316", std::move(loc),
                       fmt::format("validation_split {} of {} samples leaves {} to train and {} to "

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,19 +49,31 @@ struct Dataset {
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
   std::vector<std::string> class_names;  // of the integer labels, where the source has them
-  LearnedPtr learned;      // values used for reading; null when its source learns nothing
-  bool is_sliced = false;  // the source applied its `slice`, which is not one of samples
-  SourceLoc loc;           // of the source in the config
+  LearnedPtr learned;  // values used for reading; null when its source learns nothing
+  // The file of each sample, where each has one of its own (image_folder); else null.
+  std::shared_ptr<const std::vector<std::string>> files;
+  std::vector<std::string> skipped;  // the problem of each bad record that was left out
+  bool is_sliced = false;            // the source applied its `slice`, which is not one of samples
+  SourceLoc loc;                     // of the source in the config
+};
+
+// How much of a source is read, and what is learned from.
+struct ReadLimits {
+  // Only the beginning of large files and arrays is read, and not checked: types and shapes of
+  // samples are right, the number of samples and what is learned need not be.
+  bool beginning = false;
+  // The part at the end that validation_split takes away: nothing is learned from it but texts and
+  // characters.
+  double held_out = 0;
 };
 
 // Loads one source of the config ("data.train", ...) with its slice, data.cache, data.transform and
 // label.one_hot. Checks lengths (E313), emptiness (E316) and, unless data.nonfinite is allow,
 // finiteness (E315; large arrays when they are read: checks.h). Throws ConfigError E3xx (exit 3)
 // with the file, the actual and the expected content. `known` was learned from the training data.
-// When it is null, a source that needs these values reads the training data. With `beginning` large
-// files and arrays are not read to their end (read_source), and not checked.
+// When it is null, a source that needs these values reads the training data.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
-                     const LearnedPtr& known = nullptr, bool beginning = false);
+                     const LearnedPtr& known = nullptr, const ReadLimits& limits = {});
 
 // `y: x`: the targets become the inputs.
 void take_own_targets(Dataset& dataset);
@@ -73,6 +86,8 @@ std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& 
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.
+// num_trained(): how many samples are left to train.
+int64_t num_trained(int64_t samples, double split);
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc);
 
 // Checks that every integer label of sparse targets is in [0, num_classes) or `ignored`: E312 names

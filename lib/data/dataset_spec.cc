@@ -73,4 +73,38 @@ void check_source_files(const ConfigObject& source, const DataConfig& data) {
   reads.finish();
 }
 
+std::vector<std::string> source_paths(const ConfigObject& source, const DataConfig& data) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMostFolders = 1000;
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const Spec& arg : class_of_object(Category::kSource, source).args) {
+    if (!names_files(arg) || source.arg(arg.name).is_null()) {
+      continue;
+    }
+    for (const Wanted& wanted : wanted_arrays(source.arg(arg.name), arg.name)) {
+      const std::string path = resolve(data.base_dir, wanted.text);
+      if (fs::is_directory(path, error)) {
+        paths.push_back(path);
+        for (fs::directory_iterator at(path, error);
+             !error && at != fs::directory_iterator() && paths.size() < kMostFolders;
+             at.increment(error)) {
+          if (at->is_directory(error)) {
+            paths.push_back(at->path().string());
+          }
+        }
+        continue;
+      }
+      try {
+        for (const NamedFile& file : find_files(wanted.text, wanted.loc, data.base_dir)) {
+          paths.push_back(file.path);
+        }
+      } catch (const ConfigError&) {  // a pattern without a match
+      }
+    }
+  }
+  std::erase_if(paths, [&](const std::string& path) { return !fs::exists(path, error); });
+  return paths;
+}
+
 }  // namespace meshtrain

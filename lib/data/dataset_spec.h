@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "data/dataset.h"
 
@@ -17,5 +19,9 @@ bool is_small_source(const ConfigObject& source, const DataConfig& data);
 
 // Checks that the files and folders of a source exist. Throws ConfigError E300 as load_dataset.
 void check_source_files(const ConfigObject& source, const DataConfig& data);
+
+// Returns the files of a source; of an image_folder its folder and those of its classes. Files that
+// are not there are left out.
+std::vector<std::string> source_paths(const ConfigObject& source, const DataConfig& data);
 
 }  // namespace meshtrain

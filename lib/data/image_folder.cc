@@ -23,10 +23,12 @@ int channels_of(ColorMode mode) {
 // Images of one size, float32 from 0 to 255.
 class ImageRows final : public Rows {
  public:
-  ImageRows(std::vector<std::string> paths, ImageSize size, int channels, SourceLoc loc)
+  using Paths = std::shared_ptr<const std::vector<std::string>>;
+
+  ImageRows(Paths paths, ImageSize size, int channels, SourceLoc loc)
       : paths_(std::move(paths)),
         size_(std::move(size)),
-        shape_{static_cast<int64_t>(paths_.size()), size_.height, size_.width, channels},
+        shape_{static_cast<int64_t>(paths_->size()), size_.height, size_.width, channels},
         loc_(std::move(loc)) {}
 
   DType dtype() const override { return DType::kFloat32; }
@@ -35,7 +37,7 @@ class ImageRows final : public Rows {
   void read(std::span<const int64_t> order, std::byte* to) const override {
     for (const int64_t row : order) {
       MESHTRAIN_CHECK(row >= 0 && row < size(), "row {} of {}", row, size());
-      read_one(paths_[static_cast<size_t>(row)], reinterpret_cast<float*>(to));
+      read_one((*paths_)[static_cast<size_t>(row)], reinterpret_cast<float*>(to));
       to += row_bytes();
     }
   }
@@ -57,7 +59,7 @@ class ImageRows final : public Rows {
     }
   }
 
-  std::vector<std::string> paths_;
+  Paths paths_;
   ImageSize size_;
   Shape shape_;
   SourceLoc loc_;
@@ -88,10 +90,11 @@ std::vector<std::string> find_bad(const std::vector<std::string>& paths, int cha
   return problems;
 }
 
-// Takes the images out that cannot be decoded; how many there were. Which ones is decided here,
+// Takes the images out that cannot be decoded; returns their problems. Which ones is decided here,
 // once, so that the order of an epoch is a function of (seed, epoch) alone.
-int64_t drop_bad(ImageListing& listing, const ImageFolderOptions& source, int channels) {
-  const std::vector<std::string> problems = find_bad(listing.paths, channels);
+std::vector<std::string> drop_bad(ImageListing& listing, const ImageFolderOptions& source,
+                                  int channels) {
+  std::vector<std::string> problems = find_bad(listing.paths, channels);
   const int64_t bad = std::count_if(problems.begin(), problems.end(),
                                     [](const std::string& problem) { return !problem.empty(); });
   if (bad > source.max_bad_records) {
@@ -118,7 +121,8 @@ int64_t drop_bad(ImageListing& listing, const ImageFolderOptions& source, int ch
   }
   listing.paths.resize(kept);
   listing.labels.resize(listing.labels.empty() ? 0 : kept);
-  return bad;
+  std::erase(problems, "");
+  return problems;
 }
 
 // The images `order` of the listing.
@@ -207,13 +211,14 @@ Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceC
                       fmt::format("`label_mode: binary` needs two classes; `{}` has {}",
                                   source.directory.value, classes));
   }
-  std::vector<std::string> details;
+  std::vector<std::string> details, skipped;
   if (has_labels) {
     details.push_back(fmt::format("{} class{}", classes, classes == 1 ? "" : "es"));
   }
   if (source.on_bad_record.value == BadRecord::kSkip) {
-    if (const int64_t bad = drop_bad(listing, source, channels); bad > 0) {
-      details.push_back(fmt::format("{} left out", counted(bad, "bad image")));
+    skipped = drop_bad(listing, source, channels);
+    if (!skipped.empty()) {
+      details.push_back(fmt::format("{} left out", counted(std::ssize(skipped), "bad image")));
     }
   }
   if (listing.ignored > 0) {
@@ -234,8 +239,10 @@ Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceC
     dataset.learned = std::make_shared<LearnedData>(
         LearnedData{context.source.class_name, {}, {}, dataset.class_names});
   }
-  dataset.inputs.push_back({"x", std::make_shared<ImageRows>(std::move(listing.paths), size,
-                                                             channels, source.directory.loc)});
+  dataset.files = std::make_shared<std::vector<std::string>>(std::move(listing.paths));
+  dataset.inputs.push_back(
+      {"x", std::make_shared<ImageRows>(dataset.files, size, channels, source.directory.loc)});
+  dataset.skipped = std::move(skipped);
   return dataset;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/source_like.h"
@@ -12,10 +13,39 @@
 namespace meshtrain {
 namespace {
 
+namespace fs = std::filesystem;
+
 ConfigValue text_value(const std::string& text) {
   ConfigValue value;
   value.data = text;
   return value;
+}
+
+enum class Content { kNpy, kNpz, kHdf5, kIdx, kImages, kCsv, kOther };
+
+// By the first bytes; by the name where there is no file.
+Content content_of(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return Content::kImages;
+  }
+  std::string begin(8, '\0');
+  if (fs::is_regular_file(path, error)) {
+    const InputFile file = open_input(path, "E300", "E300");
+    begin.resize(std::min<uint64_t>(file.size(), begin.size()));
+    file.read_at(0, reinterpret_cast<std::byte*>(begin.data()), begin.size());
+  }
+  const std::string lower = to_lower(path);
+  const auto is_named = [&](const char* end) { return ends_with(lower, end); };
+  return starts_with(begin, "\x93NUMPY") || is_named(".npy")                     ? Content::kNpy
+         : starts_with(begin, "PK\x03\x04") || is_named(".npz")                  ? Content::kNpz
+         : starts_with(begin, "\x89HDF") || is_named(".h5") || is_named(".hdf5") ? Content::kHdf5
+         : starts_with(begin, "\x89PNG") || starts_with(begin, "\xff\xd8\xff")   ? Content::kImages
+         : is_named(".csv")                                                      ? Content::kCsv
+         : starts_with(begin, "\x1f\x8b") || is_named("-ubyte") ||
+                 starts_with(begin, std::string_view("\0\0\x08", 3))
+             ? Content::kIdx
+             : Content::kOther;
 }
 
 // Columns, texts, tokens and images are read as those that the model learned from, but for the
@@ -33,22 +63,61 @@ ConfigObject source_like(const ConfigObject& train, const std::string& path) {
   return source;
 }
 
+// Images in the size and with the channels that the only input of the model takes.
+ConfigObject images_for(const ModelConfig& model, const std::string& path) {
+  std::vector<const LayerConfig*> inputs;
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.object.class_name == "Input" || layer.object.class_name == "InputLayer") {
+      inputs.push_back(&layer);
+    }
+  }
+  const ConfigValue* const shape = inputs.size() == 1 ? &inputs[0]->object.arg("shape") : nullptr;
+  const bool is_image = shape != nullptr && shape->is_list() && shape->list().size() == 3 &&
+                        std::all_of(shape->list().begin(), shape->list().end(),
+                                    [](const ConfigValue& size) { return size.is_number(); });
+  if (!is_image) {
+    throw ConfigError("E327", {},
+                      fmt::format("`{}` holds images, and the model takes no images of a known "
+                                  "size: its Input has no shape (height, width, channels)",
+                                  path));
+  }
+  ConfigObject source = default_object(Category::kSource, "image_folder");
+  const auto channels = static_cast<int>(shape->list()[2].number());
+  source.args["directory"] = text_value(path);
+  source.args["label_mode"] = ConfigValue{};
+  source.args["color_mode"] = text_value(channels == 1   ? "grayscale"
+                                         : channels == 4 ? "rgba"
+                                                         : "rgb");
+  source.args["image_size"].data = ConfigValue::List{shape->list()[0], shape->list()[1]};
+  return source;
+}
+
 }  // namespace
 
-ConfigObject input_source(const std::string& path, const DataConfig& data) {
-  const std::string absolute = std::filesystem::absolute(path).string();
-  const bool is_hdf5 = ends_with(path, ".h5") || ends_with(path, ".hdf5");
-  const bool is_npz = ends_with(path, ".npz");
-  const bool is_like_training = data.train && is_read_like_training(data.train->class_name);
-  if (is_like_training && !is_hdf5 && !is_npz && !ends_with(path, ".npy")) {
-    return source_like(*data.train, absolute);
+ConfigObject input_source(const std::string& path, const Config& config) {
+  const std::optional<ConfigObject>& train = config.data.train;
+  const std::string absolute = fs::absolute(path).string();
+  const Content content = content_of(absolute);
+  const bool has_arrays =
+      content == Content::kNpy || content == Content::kNpz || content == Content::kHdf5;
+  if (train && is_read_like_training(train->class_name) && !has_arrays) {
+    return source_like(*train, absolute);
   }
-  ConfigObject source = default_object(Category::kSource, is_hdf5                   ? "hdf5"
-                                                          : is_npz                  ? "npz"
-                                                          : ends_with(path, ".csv") ? "csv"
-                                                                                    : "npy");
+  if (content == Content::kImages) {
+    return images_for(config.model, absolute);
+  }
+  ConfigObject source = default_object(Category::kSource, content == Content::kHdf5  ? "hdf5"
+                                                          : content == Content::kNpz ? "npz"
+                                                          : content == Content::kCsv ? "csv"
+                                                          : content == Content::kIdx ? "idx"
+                                                                                     : "npy");
   if (source.class_name == "npy") {
     source.args["x"] = text_value(absolute);
+    return source;
+  }
+  if (source.class_name == "idx") {
+    source.args["images"] = text_value(absolute);
+    source.args["labels"] = ConfigValue{};
     return source;
   }
   source.args["path"] = text_value(absolute);
@@ -57,7 +126,7 @@ ConfigObject input_source(const std::string& path, const DataConfig& data) {
   }
   source.args["y"] = ConfigValue{};
   const std::vector<std::string> names =
-      is_hdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
+      content == Content::kHdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
   if (std::find(names.begin(), names.end(), "x") == names.end()) {
     ConfigValue::Dict by_name;
     for (const std::string& name : names) {

@@ -11,13 +11,13 @@ namespace meshtrain {
 namespace {
 
 Dataset read_whole(const ConfigObject& source, const std::string& base_dir, const LearnedPtr& known,
-                   bool beginning) {
+                   const ReadLimits& limits) {
   const auto* const found = std::find_if(
       std::begin(kSourceReaders), std::end(kSourceReaders),
       [&](const SourceReader& entry) { return source.class_name == entry.class_name; });
   MESHTRAIN_CHECK(found != std::end(kSourceReaders), "no data source {}", source.class_name);
   const LearnedData* const like = learned_of(known, source);
-  Dataset dataset = found->read({source, base_dir, like, beginning});
+  Dataset dataset = found->read({source, base_dir, like, limits});
   dataset.learned = like ? known : dataset.learned;
   dataset.loc = source.loc;
   return dataset;
@@ -26,9 +26,9 @@ Dataset read_whole(const ConfigObject& source, const std::string& base_dir, cons
 }  // namespace
 
 Dataset read_source(const ConfigObject& source, const std::string& base_dir,
-                    const LearnedPtr& known, bool beginning) {
+                    const LearnedPtr& known, const ReadLimits& limits) {
   if (!has_options<SplitOptions>(source)) {
-    return read_whole(source, base_dir, known, beginning);
+    return read_whole(source, base_dir, known, limits);
   }
   const auto& [words, loc] = read_options<SplitOptions>(source).split;
   const SplitString split = parse_split(words, kSplits);
@@ -39,7 +39,7 @@ Dataset read_source(const ConfigObject& source, const std::string& base_dir,
     if (wholes.count(part.split) == 0) {
       ConfigObject bare = source;
       bare.args["split"].data = part.split;
-      wholes[part.split] = read_whole(bare, base_dir, known, beginning);
+      wholes[part.split] = read_whole(bare, base_dir, known, limits);
     }
     parts.push_back(wholes.at(part.split));
     if (!part.slice.empty()) {

@@ -11,18 +11,15 @@ namespace meshtrain {
 // All samples of a source, of one of its splits or of parts of them (config/split.h), before slice,
 // transforms and checks across arrays; every array has at least one dimension. Problems of all its
 // files are thrown together, each with its place in the config. `known` as for load_dataset().
-//
-// With `beginning` only the beginning of large files is read: types and shapes of samples are
-// right, the number of samples and what is learned need not be.
 Dataset read_source(const ConfigObject& source, const std::string& base_dir,
-                    const LearnedPtr& known = nullptr, bool beginning = false);
+                    const LearnedPtr& known = nullptr, const ReadLimits& limits = {});
 
 // What a reader has beside the arguments.
 struct SourceContext {
   const ConfigObject& source;
   const std::string& base_dir;  // relative paths begin here
   const LearnedData* known;     // of the training data, for sources that learn; null: learn it
-  bool beginning = false;       // read_source()
+  ReadLimits limits;
 };
 
 // One function for each class of the catalogue. Sources that learn put what they learn into the

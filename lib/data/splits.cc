@@ -34,6 +34,13 @@ std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if
   return std::clamp<int64_t>(value < 0 ? std::max<int64_t>(value, -size) + size : value, 0, size);
 }
 
+void cut_files(Dataset& dataset, int64_t begin, int64_t end) {
+  if (dataset.files && end - begin < std::ssize(*dataset.files)) {
+    dataset.files = std::make_shared<std::vector<std::string>>(dataset.files->begin() + begin,
+                                                               dataset.files->begin() + end);
+  }
+}
+
 template <class F>
 void for_each_array(Dataset& dataset, F&& function) {
   for (std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
@@ -71,6 +78,7 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {
   Dataset part = dataset;
   for_each_array(part, [&](RowsPtr& rows) { rows = slice_rows(std::move(rows), begin, end); });
+  cut_files(part, begin, end);
   part.num_samples = end - begin;
   return part;
 }
@@ -81,6 +89,7 @@ Dataset cut_dataset(Dataset dataset, int64_t begin, int64_t end) {
     rows = is_copied ? make_rows(rows->read_range(begin, end))
                      : slice_rows(std::move(rows), begin, end);
   });
+  cut_files(dataset, begin, end);
   dataset.num_samples = end - begin;
   return dataset;
 }

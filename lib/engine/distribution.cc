@@ -1,5 +1,7 @@
 #include "engine/distribution.h"
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/suggest.h"
@@ -25,10 +27,38 @@ int64_t most_that_divide(int64_t batch, int64_t limit) {
   return out;
 }
 
+// A mesh with the same axes for so many devices: axes other than the batch's keep their sizes as
+// far as these divide.
+std::vector<int64_t> fitting_mesh(std::vector<int64_t> shape, size_t batch_axis, int64_t devices) {
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    if (axis != batch_axis) {
+      shape[axis] = std::gcd(shape[axis], devices);
+      devices /= shape[axis];
+    }
+  }
+  shape[batch_axis] = devices;
+  return shape;
+}
+
+// The place in the mesh of the axis that splits the batch.
+size_t batch_axis_of(const DistributionConfig& config, size_t axes) {
+  const std::vector<std::string>& names = config.mesh.axis_names.value;
+  const auto found = config.batch_dim_name->empty()
+                         ? names.begin()
+                         : std::find(names.begin(), names.end(), config.batch_dim_name->front());
+  const auto place = static_cast<size_t>(found - names.begin());
+  return place < std::min(axes, names.size()) ? place : 0;
+}
+
+bool is_flag(const SourceLoc& loc) {
+  return loc && loc.file->name == "command line" && starts_with(loc.file->line(1), "--");
+}
+
 // Shown where the command line names the devices, else at the shape; where the other stands is
 // said.
-void report_other_count(const MeshConfig& config, const std::vector<int64_t>& shape,
+void report_other_count(const DistributionConfig& distribution, const std::vector<int64_t>& shape,
                         const DeviceRequest& request, int64_t devices, Diagnostics& diagnostics) {
+  const MeshConfig& config = distribution.mesh;
   const SourceLoc &sizes = config.shape.loc, &names = config.devices.loc;
   const bool by_flag = names && names.file->name == "command line";
   Diagnostic& d = diagnostics.error(
@@ -39,7 +69,14 @@ void report_other_count(const MeshConfig& config, const std::vector<int64_t>& sh
     d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
                    : fmt::format("`devices` is at {}", names.to_string()));
   }
-  d.help(fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
+  constexpr int64_t kMost = 65536;
+  const std::string key = is_flag(names) ? "--devices " : "devices: ";
+  d.help(product(shape) > kMost
+             ? fmt::format("a mesh has {} devices at most", kMost)
+             : fmt::format("write `{0}{1}` or `{0}auto`", key, request.as_many(product(shape))));
+  const std::vector<int64_t> fitting =
+      fitting_mesh(shape, batch_axis_of(distribution, shape.size()), devices);
+  d.help(fmt::format("or a mesh of {}: `--mesh {}`", devices, fmt::join(fitting, "x")));
 }
 
 // Sizes that do not divide stand beside lines that say nothing of them.
@@ -62,8 +99,9 @@ void append_with_origin(const Diagnostics& found, const MeshConfig& mesh, Diagno
   }
 }
 
-DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
+DeviceMesh make_mesh(const DistributionConfig& distribution, const DeviceRequest& request,
                      const LocalResources& resources, Diagnostics& diagnostics) {
+  const MeshConfig& config = distribution.mesh;
   const std::optional<int64_t> devices = request.num_devices(resources.processes);
   std::vector<int64_t> shape = config.shape.value;
   if (shape.empty()) {
@@ -71,7 +109,7 @@ DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
   }
   const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
   if (devices && product(shape) != *devices) {
-    report_other_count(config, shape, request, *devices, diagnostics);
+    report_other_count(distribution, shape, request, *devices, diagnostics);
     return {};
   }
   if (product(shape) > 65536) {
@@ -119,7 +157,7 @@ Distribution make_distribution(const Config& config, const LocalResources& resou
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
-  out.mesh = make_mesh(from.mesh, out.devices, resources, diagnostics);
+  out.mesh = make_mesh(from, out.devices, resources, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }

@@ -7,9 +7,11 @@
 #include <numeric>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/device_memory.h"
 #include "engine/feeder.h"
+#include "engine/host_memory.h"
 #include "exec/executor.h"
 #include "exec/join_devices.h"
 #include "passes/row_fusion.h"
@@ -44,8 +46,16 @@ struct Engine::Impl {
   std::shared_ptr<gpu::Device> checked(const std::shared_ptr<gpu::Device>& opened) const {
     if (opened != nullptr) {
       check_variables_fit(setup, *opened);
+    } else {
+      check_host_variables(setup, free_memory());
     }
     return opened;
+  }
+
+  // Bytes that this process may take of its host's memory; 0 when unknown.
+  int64_t free_memory() const {
+    const int on_host = processes.group == nullptr ? 1 : processes.group->local_size();
+    return available_memory() / std::max(on_host, 1);
   }
 
   // A program for one kind of step and batch size.
@@ -127,6 +137,12 @@ struct Engine::Impl {
       StepMemory& memory = store.step_memory();
       memory.extend(
           check_steps_fit(setup, missing, made, memory.block_bytes(), steps_up_to, *device));
+    }
+    if (device == nullptr && !missing.empty()) {
+      const std::vector<int64_t> blocks = store.step_memory().block_bytes();
+      check_host_steps(setup, missing, made,
+                       blocks.empty() ? 0 : *std::max_element(blocks.begin(), blocks.end()),
+                       free_memory());
     }
     for (size_t i = 0; i < missing.size(); ++i) {
       auto compiled = std::make_unique<Compiled>();

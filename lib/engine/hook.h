@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "engine/logs.h"
@@ -29,6 +30,19 @@ struct PassPosition {
   int64_t steps = 0;      // in all
   TrainPosition at = {};  // of the training, in kValidation
 };
+
+// Why training ends before its last epoch.
+struct StopReport {
+  std::string by;            // state_name() of the hook: "EarlyStopping"
+  std::string reason;        // "`val_loss` has not improved for 2 epochs"
+  int64_t epoch = 0;         // the last that was trained, from 1
+  int64_t epochs = 0;        // that the config asks for
+  int64_t best_epoch = 0;    // from 1; 0: not known
+  std::string cure;          // what lets it train on
+  bool was_stopped = false;  // before this start: nothing was trained
+};
+// "stopped by EarlyStopping after epoch 2 of 9: ...", one line.
+std::string stop_text(const StopReport& report);
 
 class Hook {
  public:
@@ -63,8 +77,10 @@ class Hook {
   virtual void on_epoch_end(EpochReport& /*report*/) {}
   // After on_epoch_end() and after_hooks() of all; `next` is the beginning of the next epoch.
   virtual void on_epoch_boundary(const TrainPosition& /*next*/, const Logs& /*logs*/) {}
-  // Returns true when there shall be no next epoch.
-  virtual bool stops_training() const { return false; }
+  // Returns the reason when there shall be no next epoch; the trainer fills in epoch and epochs.
+  virtual std::optional<StopReport> stops_training() const { return std::nullopt; }
+  // A hook stopped the training before its last epoch. Called before on_fit_end().
+  virtual void on_stop(const StopReport& /*report*/) {}
   // After the last epoch, before averages replace the weights: first on_fit_end() of all hooks,
   // then before_finalize().
   virtual void on_fit_end(const TrainPosition& /*position*/) {}

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/nccl_settings.h"
+#include "engine/host_memory.h"
 #include "engine/memory_advice.h"
 #include "exec/gpu_memory.h"
 #include "passes/propagate.h"
@@ -284,6 +285,7 @@ PlanSummary plan_config(const Config& config, int64_t hosts, const std::string& 
   const Setup setup(config, nullptr, dump_ir);
   const std::optional<Hardware> hardware = hardware_of(setup, hosts);
   PlanSummary plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  warn_of_host_memory(setup, plan.warnings);
   if (!hardware && (hosts > 0 || !config.plan.hardware->empty())) {
     const Located<std::string>& devices = setup.distribution().devices.text;
     plan.warnings

@@ -8,6 +8,7 @@
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "engine/class_names.h"
+#include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
 
@@ -147,24 +148,10 @@ ConfigObject without_decoding(ConfigObject source) {
   return source;
 }
 
-// The loss of output `index`, or null.
-const ConfigObject* loss_of(const Setup& setup, size_t index) {
-  const ConfigObject* common = nullptr;
-  for (const OutputObject& entry : setup.config().compile.loss) {
-    if (entry.output == setup.model().output_names()[index]) {
-      return &entry.object;
-    }
-    if (entry.output.empty()) {
-      common = &entry.object;
-    }
-  }
-  return common;
-}
-
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
-    const ConfigObject* given = loss_of(setup, i);
+    const ConfigObject* given = loss_of_output(setup, i);
     const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
     if (given == nullptr || prediction.empty()) {
       continue;
@@ -284,7 +271,9 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       collect(diagnostics, [&] { check_source_files(*source, sources); });
     } else if (source) {
       collect(diagnostics, [&] {
-        to = load_dataset(*source, sources, data.train && !known ? data.train->learned : known);
+        to = load_dataset(
+            *source, sources, data.train && !known ? data.train->learned : known,
+            {.held_out = splits && &to == &data.train ? config.fit.validation_split.value : 0});
         order_arrays(config.model, *to);
       });
     } else {
@@ -353,7 +342,8 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
     }
     collect(diagnostics, [&] {
       to = dataset_spec(*source, sources);
-      to = to ? std::move(to) : load_dataset(without_decoding(*source), sources, nullptr, true);
+      to = to ? std::move(to)
+              : load_dataset(without_decoding(*source), sources, nullptr, {.beginning = true});
       order_arrays(config.model, *to);
     });
   };

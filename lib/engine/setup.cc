@@ -50,6 +50,11 @@ bool fits(const Shape& have, const Shape& wanted) {
                     [](int64_t a, int64_t b) { return b == kUnknownDim || a == b; });
 }
 
+// Whether the shape of an input is that of the samples with another dimension before it.
+bool has_batch_too(const Shape& wanted, const Shape& have) {
+  return wanted.size() == have.size() + 1 && fits(have, without_batch(wanted));
+}
+
 // "stage_0/output", a block's, stands for that of the layer that computes it. Adds the blocks' keys
 // and returns the layer's key of each.
 std::map<std::string, std::string> add_block_outputs(const ModelConfig& model,
@@ -193,15 +198,24 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
                              shape_string(data.inputs[i].shape), call.name, shape_string(wanted)))
           .note(fmt::format("`{}` is declared at {}", call.name,
                             place_of_layer(config_.model, call.name).to_string()))
-          .help(
-              "change `shape` of the Input, or add `data.transform: [Reshape: {target_shape: …}]`");
+          .help(has_batch_too(wanted, data.inputs[i].shape)
+                    ? "leave the batch dimension out of the Input's `shape`"
+                    : "change `shape` of the Input, or add `data.transform: [Reshape: "
+                      "{target_shape: …}]`");
     }
   }
   const size_t outputs = model_->outputs().size();
   if (!data.targets.empty() && data.targets.size() != outputs) {
-    diagnostics.error("E324", place,
-                      fmt::format("the data have {} target arrays, the model has {} outputs",
-                                  data.targets.size(), outputs));
+    diagnostics
+        .error("E324", place,
+               fmt::format("the data have {} target array{}, the model has {} output{}",
+                           data.targets.size(), data.targets.size() == 1 ? "" : "s", outputs,
+                           outputs == 1 ? "" : "s"))
+        .help(outputs > data.targets.size()
+                  ? "name an array of targets for each output (`label` or `y` of the source), or "
+                    "leave outputs out of `model.outputs`"
+                  : "give the model an output for each array of targets, or name fewer in the "
+                    "source");
   }
 }
 

@@ -221,6 +221,7 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
     if (diagnostics.num_errors() == problems) {
       check_class_weight(loss, o, diagnostics);
       warn_of_loss_scale(loss, checked_output(o), diagnostics);
+      warn_of_constant_output(checked_output(o), diagnostics);
       check_weights(
           loss, loss.class_name, o,
           [&](Builder& b, ValueId y, ValueId p, ValueId weight) {

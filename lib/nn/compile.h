@@ -34,6 +34,8 @@ bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_cros
 int64_t num_classes(const ConfigObject& loss, const Shape& y_pred);
 std::optional<int64_t> ignored_class(const ConfigObject& loss);
 bool is_classification(const ConfigObject& loss);
+// True for losses of one class out of several; false where each output is a yes or no of its own.
+bool tells_one_of(const ConfigObject& loss);
 // How many classes the targets of any loss tell apart; nothing where they are no classes or the
 // shapes do not say. Two of one yes/no target.
 std::optional<int64_t> known_classes(const ConfigObject& loss, const Shape& y_true,

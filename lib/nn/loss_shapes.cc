@@ -41,6 +41,15 @@ Shape without_last_one(Shape shape, size_t rank) {
   return shape;
 }
 
+// The output has axes that one target per sample lacks: those of an image or a sequence.
+bool keeps_positions(const Shape& y_true, const Shape& y_pred) {
+  return y_pred.size() > 2 && (y_true.size() == 1 || (y_true.size() == 2 && y_pred.size() > 3));
+}
+
+constexpr const char* kFlattenHelp =
+    "there is one target for each sample: put `Flatten`, or a global pooling such as "
+    "`GlobalAveragePooling2D`, before the last layers";
+
 void check_class_ids(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
                      Diagnostics& diagnostics) {
   const Shape wanted = without_axis(y_pred, axis_of_classes(loss));
@@ -50,6 +59,8 @@ void check_class_ids(const ConfigObject& loss, const Shape& y_true, const Shape&
   Diagnostic& problem = target_error(loss, y_true, y_pred, diagnostics);
   if (same_shape(y_true, y_pred)) {
     problem.help("these targets are one value per class: use categorical_crossentropy");
+  } else if (keeps_positions(y_true, y_pred)) {
+    problem.help(kFlattenHelp);
   } else {
     problem.help(
         fmt::format("it takes one class id per position: targets {}", shape_string(wanted)));
@@ -95,6 +106,8 @@ void explain_mismatch(const ConfigObject& loss, const Shape& y_true, const Shape
         fmt::format("for class ids write `data: {{label: {{one_hot: {}}}}}`; for one number "
                     "per sample let the last layer have 1 unit",
                     y_pred.back()));
+  } else if (keeps_positions(y_true, y_pred)) {
+    problem.help(kFlattenHelp);
   } else {
     problem.help(fmt::format("targets must have the output's shape {}", shape_string(y_pred)));
   }
@@ -243,6 +256,11 @@ std::optional<int64_t> known_classes(const ConfigObject& loss, const Shape& y_tr
     classes = y_true.back();
   }
   return classes == kUnknownDim ? std::nullopt : classes;
+}
+
+bool tells_one_of(const ConfigObject& loss) {
+  return loss_takes_class_ids(loss) ||
+         name_key(loss.class_name).find("categorical") != std::string::npos;
 }
 
 bool is_classification(const ConfigObject& loss) {

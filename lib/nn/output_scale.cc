@@ -207,6 +207,19 @@ void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
        expectation_of_loss(loss), output, diagnostics);
 }
 
+void warn_of_constant_output(const CheckedOutput& output, Diagnostics& diagnostics) {
+  const Layer* const layer = output.origin.layer;
+  if (layer == nullptr || output.y_pred.size() != 2 || output.y_pred.back() != 1 ||
+      final_activation(*layer).value_or("") != "softmax") {
+    return;
+  }
+  diagnostics
+      .warning(
+          "W124", layer->loc,
+          fmt::format("the output `{}` is always 1: softmax over a single value", output.call.name))
+      .help("`activation: sigmoid` for yes or no, or a unit for each class");
+}
+
 void warn_of_metric_scale(const ConfigObject& metric, const CheckedOutput& output,
                           Diagnostics& diagnostics) {
   if (output.origin.scale == OutputScale::kLogits && !output.is_trained_as_logits) {

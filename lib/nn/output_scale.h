@@ -40,5 +40,7 @@ void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
 // near 0 and 1. A threshold that the config gives is taken as meant.
 void warn_of_metric_scale(const ConfigObject& metric, const CheckedOutput& output,
                           Diagnostics& diagnostics);
+// Adds a W124 for an output that is the same for every sample: softmax over a single value.
+void warn_of_constant_output(const CheckedOutput& output, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

@@ -18,9 +18,14 @@ bool are_rows(const MetricRequest& request, const Shape& y, const Shape& p) {
   if (y.size() == 2 && p.size() == 2 && y[1] == p[1]) {
     return true;
   }
+  const bool are_ids = p.size() == 2 && p[1] > 1 && (y.size() == 1 || y.back() == 1);
   request.shape_error().help(
-      p.size() == 2 ? fmt::format("targets must have the output's shape {}", shape_string(p))
-                    : "it takes targets and outputs of shape (None, classes)");
+      are_ids
+          ? fmt::format("for class ids write `data: {{label: {{one_hot: {}}}}}`, and a loss for "
+                        "one-hot targets",
+                        p[1])
+      : p.size() == 2 ? fmt::format("targets must have the output's shape {}", shape_string(p))
+                      : "it takes targets and outputs of shape (None, classes)");
   return false;
 }
 

@@ -175,6 +175,13 @@ void Console::on_pass_end(const PassPosition& position, const EvaluateReport& re
   }
 }
 
+void Console::on_stop(const StopReport& report) {
+  interrupt();
+  if (!options_.quiet) {
+    options_.err(stop_text(report) + "\n");
+  }
+}
+
 void Console::on_warning(const std::string& text) {
   interrupt();
   if (!options_.quiet) {

@@ -49,6 +49,7 @@ class Console : public Hook {
   void on_pass_begin(const PassPosition& position) override;
   void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
+  void on_stop(const StopReport& report) override;
   void on_warning(const std::string& text) override;
   // Writes a callback's text, line feeds included.
   void print(const std::string& text);

@@ -102,6 +102,14 @@ void EventLog::on_pass_end(const PassPosition& position, const EvaluateReport& r
                    report.seconds, logs_json(report.logs, report.lists)));
 }
 
+// best_epoch is null where it is not known.
+void EventLog::on_stop(const StopReport& report) {
+  emit(fmt::format(R"({{"event":"stop","by":{},"epoch":{},"epochs":{},"best_epoch":{},"text":{}}})",
+                   json_string(report.by), report.epoch, report.epochs,
+                   report.best_epoch > 0 ? fmt::format("{}", report.best_epoch) : "null",
+                   json_string(stop_text(report))));
+}
+
 void EventLog::on_warning(const std::string& text) {
   emit(fmt::format(R"({{"event":"warning","text":{}}})", json_string(text)));
 }

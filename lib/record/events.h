@@ -5,6 +5,7 @@
 //   {"event":"epoch","epoch":1,"steps":N,"seconds":...,"ms_per_step":...,"logs":{...}}
 //   {"event":"evaluate","steps":N,"seconds":...,"logs":{...}}
 //   {"event":"warning","text":"..."}
+//   {"event":"stop","by":"EarlyStopping","epoch":2,"epochs":9,"best_epoch":1,"text":"..."}
 //   {"event":"end","exit_code":0}
 //
 // Numbers have the shortest text that reads back as the same number of their type; a step's loss is
@@ -35,6 +36,7 @@ class EventLog : public Hook {
   void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
+  void on_stop(const StopReport& report) override;
   void on_warning(const std::string& text) override;
 
  private:

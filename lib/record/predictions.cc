@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "base/diagnostic.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/links.h"
@@ -18,6 +20,7 @@ namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using Replace = nlohmann::json::error_handler_t;
 
 // Element `index` with as many digits as its type has.
 std::string number_text(const HostTensor& tensor, int64_t index) {
@@ -54,9 +57,61 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string csv_text(std::span<const NamedTensor> outputs, int64_t samples) {
+// A column of text formats beside the numbers, and its value for each sample.
+struct NamedColumn {
+  std::string name;
+  std::function<nlohmann::json(int64_t sample)> value;
+};
+
+bool says_class(const Predictions& predictions, size_t output) {
+  return output < predictions.classes.size() &&
+         predictions.classes[output].kind != ClassOutput::Kind::kNone;
+}
+
+std::vector<NamedColumn> named_columns(const Predictions& predictions) {
+  std::vector<NamedColumn> columns;
+  if (!predictions.files.empty()) {
+    columns.push_back({"file", [&](int64_t sample) -> nlohmann::json {
+                         return predictions.files[static_cast<size_t>(sample)];
+                       }});
+  }
+  const bool is_only = predictions.outputs.size() == 1;
+  for (size_t i = 0; i < predictions.outputs.size(); ++i) {
+    if (!says_class(predictions, i)) {
+      continue;
+    }
+    const std::string prefix = is_only ? "" : predictions.outputs[i].name + "_";
+    const ClassOutput& output = predictions.classes[i];
+    const HostTensor& tensor = predictions.outputs[i].tensor;
+    columns.push_back({prefix + "class", [&](int64_t sample) -> nlohmann::json {
+                         const int64_t id = predicted_class(output, tensor, sample).id;
+                         return output.names.empty()
+                                    ? nlohmann::json(id)
+                                    : nlohmann::json(output.names[static_cast<size_t>(id)]);
+                       }});
+    columns.push_back({prefix + "probability", [&](int64_t sample) -> nlohmann::json {
+                         const double p = predicted_class(output, tensor, sample).probability;
+                         return std::isfinite(p) ? nlohmann::json(p) : nlohmann::json();
+                       }});
+  }
+  return columns;
+}
+
+// A value of a named column with as many digits as a float32 has.
+std::string named_text(const nlohmann::json& value, bool is_json) {
+  return value.is_number_float() ? fmt::format("{}", static_cast<float>(value.get<double>()))
+         : value.is_string() && !is_json ? csv_field(value.get<std::string>())
+         : value.is_null() && !is_json   ? "nan"
+                                         : json_text(value, -1, Replace::replace);
+}
+
+std::string csv_text(const Predictions& predictions, int64_t samples) {
+  const std::vector<NamedColumn> columns = named_columns(predictions);
   std::vector<std::string> fields;
-  for (const NamedTensor& output : outputs) {
+  for (const NamedColumn& column : columns) {
+    fields.push_back(csv_field(column.name));
+  }
+  for (const NamedTensor& output : predictions.outputs) {
     for (int64_t i = 0; i < row_size(output.tensor); ++i) {
       fields.push_back(csv_field(column_name(output, i)));
     }
@@ -64,7 +119,10 @@ std::string csv_text(std::span<const NamedTensor> outputs, int64_t samples) {
   std::string text = join(fields, ",") + "\n";
   for (int64_t sample = 0; sample < samples; ++sample) {
     fields.clear();
-    for (const NamedTensor& output : outputs) {
+    for (const NamedColumn& column : columns) {
+      fields.push_back(named_text(column.value(sample), false));
+    }
+    for (const NamedTensor& output : predictions.outputs) {
       const int64_t size = row_size(output.tensor);
       for (int64_t i = 0; i < size; ++i) {
         fields.push_back(number_text(output.tensor, sample * size + i));
@@ -88,11 +146,16 @@ std::string json_value(const HostTensor& tensor, size_t dim, int64_t& index) {
   return "[" + join(items, ",") + "]";
 }
 
-std::string jsonl_text(std::span<const NamedTensor> outputs, int64_t samples) {
+std::string jsonl_text(const Predictions& predictions, int64_t samples) {
+  const std::vector<NamedColumn> columns = named_columns(predictions);
   std::string text;
   for (int64_t sample = 0; sample < samples; ++sample) {
     std::vector<std::string> fields;
-    for (const NamedTensor& output : outputs) {
+    for (const NamedColumn& column : columns) {
+      fields.push_back(json_text(nlohmann::json(column.name)) + ":" +
+                       named_text(column.value(sample), true));
+    }
+    for (const NamedTensor& output : predictions.outputs) {
       int64_t index = sample * row_size(output.tensor);
       fields.push_back(json_text(nlohmann::json(output.name)) + ":" +
                        json_value(output.tensor, 1, index));
@@ -111,18 +174,32 @@ std::string place_of(const std::string& path) {
 
 }  // namespace
 
-void check_predictions_path(const std::string& path, size_t num_outputs) {
-  const bool is_npy = ends_with(path, ".npy");
-  if ((is_npy && num_outputs == 1) || ends_with(path, ".npz") || ends_with(path, ".csv") ||
-      ends_with(path, ".jsonl")) {
-    return;
+PredictionFormat prediction_format(const std::string& path, const std::string& format,
+                                   size_t num_outputs) {
+  const bool is_stdout = path == "-";
+  const auto is_kind = [&](const char* name) {
+    return !format.empty() ? format == name
+           : is_stdout     ? std::string_view(name) == "csv"
+                           : ends_with(path, fmt::format(".{}", name));
+  };
+  if (is_kind("csv") || is_kind("jsonl")) {
+    return is_kind("csv") ? PredictionFormat::kCsv : PredictionFormat::kJsonl;
+  }
+  if (is_kind("npz") && !is_stdout) {
+    return PredictionFormat::kNpz;
+  }
+  if (is_kind("npy") && num_outputs == 1) {
+    return PredictionFormat::kNpy;
   }
   throw ConfigError(
       "E140", {},
-      is_npy ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one", path,
-                           num_outputs)
-             : fmt::format("`--output {}` has no known file extension", path))
-      .help(is_npy ? "end it with .npz, .csv or .jsonl" : "end it with .npy, .npz, .csv or .jsonl");
+      is_kind("npy") ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one",
+                                   path, num_outputs)
+      : is_kind("npz") ? "an .npz archive cannot be written to stdout"
+                       : fmt::format("`--output {}` has no known file extension", path))
+      .help(is_kind("npy")   ? "end it with .npz, .csv or .jsonl"
+            : is_kind("npz") ? "write csv, jsonl or npy there, or name a file"
+                             : "end it with .npy, .npz, .csv or .jsonl, or give `--format`");
 }
 
 void check_predictions_folder(const std::string& path, const std::string& input) {
@@ -150,17 +227,58 @@ void check_predictions_folder(const std::string& path, const std::string& input)
   diagnostics.throw_if_errors();
 }
 
-void write_predictions(const std::string& given, std::span<const NamedTensor> outputs) {
-  const int64_t samples = outputs.front().tensor.shape()[0];
+PredictedClass predicted_class(const ClassOutput& output, const HostTensor& tensor,
+                               int64_t sample) {
+  const int64_t size = row_size(tensor);
+  const int64_t begin = sample * size;
+  if (output.kind == ClassOutput::Kind::kYesNo) {
+    const double value = tensor.at(begin);
+    const double one = output.is_logits ? 1 / (1 + std::exp(-value)) : value;
+    return {one > 0.5 ? 1 : 0, one > 0.5 ? one : 1 - one};
+  }
+  int64_t largest = 0;
+  for (int64_t i = 1; i < size; ++i) {
+    largest = tensor.at(begin + i) > tensor.at(begin + largest) ? i : largest;
+  }
+  const double most = tensor.at(begin + largest);
+  if (!output.is_logits) {
+    return {largest, most};
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    sum += std::exp(tensor.at(begin + i) - most);
+  }
+  return {largest, 1 / sum};
+}
+
+namespace {
+
+std::string npy_text(const HostTensor& array) {
+  return npy_header(array.dtype(), array.shape()) +
+         std::string(reinterpret_cast<const char*>(array.bytes()), array.num_bytes());
+}
+
+}  // namespace
+
+std::string predictions_text(const Predictions& predictions, PredictionFormat format) {
+  const HostTensor& first = predictions.outputs.front().tensor;
+  const int64_t samples = first.shape()[0];
+  if (format == PredictionFormat::kCsv || format == PredictionFormat::kJsonl) {
+    return format == PredictionFormat::kCsv ? csv_text(predictions, samples)
+                                            : jsonl_text(predictions, samples);
+  }
+  MESHTRAIN_CHECK(format == PredictionFormat::kNpy);
+  return first.dtype() == DType::kBFloat16 ? npy_text(first.cast(DType::kFloat32))
+                                           : npy_text(first);
+}
+
+void write_predictions(const std::string& given, const Predictions& predictions,
+                       PredictionFormat format) {
   const std::string path = place_of(given);  // may have no known extension
-  if (ends_with(given, ".csv")) {
-    write_file_atomic(path, csv_text(outputs, samples));
-  } else if (ends_with(given, ".jsonl")) {
-    write_file_atomic(path, jsonl_text(outputs, samples));
-  } else if (ends_with(given, ".npz")) {
-    write_npz(path, outputs);
+  if (format == PredictionFormat::kNpz) {
+    write_npz(path, predictions.outputs);
   } else {
-    write_npy(path, outputs.front().tensor);
+    write_file_atomic(path, std::string_view(predictions_text(predictions, format)));
   }
 }
 

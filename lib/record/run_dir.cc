@@ -336,7 +336,8 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& position
     const bool again =
         (is_step && (epoch > position.epoch + 1 ||
                      (epoch == position.epoch + 1 && number("step") > position.batch))) ||
-        (event["event"] == "epoch" && epoch > position.epoch) || event["event"] == "evaluate";
+        ((event["event"] == "epoch" || event["event"] == "stop") && epoch > position.epoch) ||
+        event["event"] == "evaluate";
     if (!again) {
       out += line;
     }

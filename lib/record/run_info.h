@@ -9,6 +9,13 @@
 
 namespace meshtrain {
 
+// A file or folder of the training data when the run began.
+struct TrainingFile {
+  std::string path;      // absolute
+  int64_t bytes = 0;     // of a file
+  int64_t modified = 0;  // seconds since 1970
+};
+
 struct RunInfo {
   std::string version;
   std::string config;  // the file, or files, as given
@@ -37,6 +44,7 @@ struct RunInfo {
   std::string resumed_from;     // the checkpoint's folder; empty for a run from the beginning
   std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
   std::vector<std::array<std::string, 3>> changes;  // config key, before, after
+  std::vector<TrainingFile> training_files;
 
   std::vector<std::string> overrides;  // "fit.epochs=2": keys and values of the command line
   std::string monitor;                 // the log whose best value makes an epoch the best

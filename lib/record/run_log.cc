@@ -53,6 +53,11 @@ void RunLog::on_pass_end(const PassPosition& position, const EvaluateReport& rep
   }
 }
 
+void RunLog::on_stop(const StopReport& report) {
+  stopped_ = stop_text(report);
+  line("stop " + stopped_);
+}
+
 void RunLog::on_warning(const std::string& text) {
   line("warning " + text);
 }

@@ -24,15 +24,19 @@ class RunLog : public Hook {
   void start(const RunInfo& info);
   void saved(std::string_view text);  // "saved step 469 (...)"
   void end(int exit_code, std::string_view message = {});
+  // Why training ended before its last epoch; "" when it did not.
+  const std::string& stopped() const { return stopped_; }
 
   void on_epoch_end(EpochReport& report) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
+  void on_stop(const StopReport& report) override;
   void on_warning(const std::string& text) override;
 
  private:
   void line(std::string_view text);
 
   LineLog log_;
+  std::string stopped_;
 };
 
 // "2026-01-05T14:03:22.123Z"

@@ -1,5 +1,6 @@
 #include "record/run_meta.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -52,6 +53,14 @@ std::string dumped(const Ordered& json) {
   return json_text(json, 1, Ordered::error_handler_t::replace) + "\n";
 }
 
+Ordered files_json(const std::vector<TrainingFile>& files) {
+  Ordered list = Ordered::array();
+  for (const TrainingFile& file : files) {
+    list.push_back({{"path", file.path}, {"bytes", file.bytes}, {"modified", file.modified}});
+  }
+  return list;
+}
+
 Ordered earlier_runs(const std::string& path) {
   std::error_code error;
   Ordered last =
@@ -86,21 +95,55 @@ RunMeta::RunMeta(std::string path, const RunInfo& info,
       {"mesh", {{"shape", info.mesh_shape}, {"axis_names", info.axis_names}}},
       {"devices", info.devices},
       {"resumed_from", info.resumed_from.empty() ? Ordered() : Ordered(info.resumed_from)},
+      {"training_files", files_json(info.training_files)},
       {"started", utc_time_ms()},
       {"ended", nullptr},
       {"exit_code", nullptr},
       {"message", nullptr},
+      {"stopped", nullptr},
       {"earlier", earlier_runs(path_)}};
   text_ = dumped(meta);
   write_file_atomic(path_, text_);
 }
 
-void RunMeta::end(int exit_code, std::string_view message) {
+void RunMeta::end(int exit_code, std::string_view message, std::string_view stopped) {
   Ordered meta = parse_json<Ordered>(text_);
   meta["ended"] = utc_time_ms();
   meta["exit_code"] = exit_code;
   meta["message"] = message.empty() ? Ordered() : Ordered(message);
+  meta["stopped"] = stopped.empty() ? Ordered() : Ordered(stopped);
   write_file_atomic(path_, dumped(meta));
+}
+
+std::vector<TrainingFile> file_states(const std::vector<std::string>& paths) {
+  std::vector<TrainingFile> states;
+  for (const std::string& path : paths) {
+    struct stat info = {};
+    if (::stat(path.c_str(), &info) == 0) {
+      std::error_code error;
+      states.push_back({fs::absolute(path, error).lexically_normal().string(),
+                        S_ISREG(info.st_mode) ? static_cast<int64_t>(info.st_size) : 0,
+                        static_cast<int64_t>(info.st_mtime)});
+    }
+  }
+  return states;
+}
+
+std::vector<std::string> changed_training_files(const std::string& folder) {
+  std::vector<std::string> changed;
+  try {
+    const Ordered meta = parse_json<Ordered>(read_file(folder + "/meta.json", kMaxMeta));
+    for (const Ordered& file : meta.value("training_files", Ordered::array())) {
+      for (const TrainingFile& now : file_states({file.at("path").get<std::string>()})) {
+        if (now.bytes != file.at("bytes") || now.modified != file.at("modified")) {
+          changed.push_back(now.path);
+        }
+      }
+    }
+  } catch (const FileError&) {  // no meta.json
+  } catch (const nlohmann::json::exception&) {
+  }
+  return changed;
 }
 
 std::optional<GitState> git_state(const std::string& folder) {

@@ -3,7 +3,7 @@
 //
 //   version, command_line, folder, host, pid, git {commit, branch} or null, name, seed,
 //   dtype_policy, mesh {shape, axis_names}, devices, resumed_from, started, ended, exit_code,
-//   message
+//   training_files [{path, bytes, modified}], message, stopped (why it ended before its last epoch)
 #pragma once
 
 #include <optional>
@@ -20,12 +20,19 @@ class RunMeta {
   // Writes `path` for a run that has begun; end() adds its result. Throws FileError (exit 74).
   RunMeta(std::string path, const RunInfo& info, const std::vector<std::string>& command_line);
   // Writes the file again, with the result of the run. Throws FileError (exit 74).
-  void end(int exit_code, std::string_view message = {});
+  void end(int exit_code, std::string_view message = {}, std::string_view stopped = {});
 
  private:
   std::string path_;
   std::string text_;  // as written
 };
+
+// Returns the state of these paths now; those that are not there are left out.
+std::vector<TrainingFile> file_states(const std::vector<std::string>& paths);
+// Returns the files and folders of the training data of the run in `folder` that changed since the
+// run's last start: their paths. Those that are gone are no change. Empty for a run of an older
+// version.
+std::vector<std::string> changed_training_files(const std::string& folder);
 
 struct GitState {
   std::string commit;  // empty on a branch without one

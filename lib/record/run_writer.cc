@@ -57,6 +57,13 @@ void RunWriter::warn(const std::string& text) {
   }
 }
 
+void RunWriter::record_warning(const std::string& text) {
+  if (options_.writes) {
+    events_.on_warning(text);
+    log_->on_warning(text);
+  }
+}
+
 void RunWriter::end(int exit_code, const std::string& message) {
   if (!options_.writes) {
     return;
@@ -64,7 +71,7 @@ void RunWriter::end(int exit_code, const std::string& message) {
   events_.end(exit_code, message);
   log_->end(exit_code, message);
   try {
-    meta_->end(exit_code, message);
+    meta_->end(exit_code, message, log_->stopped());
     write_report(run_.path());
   } catch (const std::exception& error) {
     console_.on_warning(error.what());

@@ -31,6 +31,8 @@ class RunWriter {
   std::vector<Hook*> hooks();
   void saved(const std::string& text);
   void warn(const std::string& text);
+  // Adds a warning that was shown to the events and log.txt.
+  void record_warning(const std::string& text);
   Console& console() { return console_; }
   // Writes the result of the run. A write error is only a warning, since the weights are saved
   // already.

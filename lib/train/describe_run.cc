@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "data/dataset_spec.h"
 #include "engine/epoch_plan.h"
 #include "exec/worker_pool.h"
+#include "record/run_meta.h"
 
 namespace meshtrain {
 
@@ -63,6 +65,9 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
   info.overrides = request.load.overrides;
   for (const auto& [key, value] : request.load.flags) {
     info.overrides.push_back(key + "=" + value);
+  }
+  if (config.data.train) {
+    info.training_files = file_states(source_paths(*config.data.train, config.data));
   }
   info.bytes_per_device = plan.memory.weights + plan.memory.optimizer;
   return info;

@@ -11,6 +11,7 @@
 #include "config/source.h"
 #include "engine/engine.h"
 #include "record/run_dir.h"
+#include "record/run_meta.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
 #include "train/resume_target.h"
@@ -76,6 +77,14 @@ ModelSource model_source(LoadOptions load, std::string weights) {
   ModelSource source{std::move(load), std::move(weights), ""};
   std::vector<std::string>& files = source.load.files;
   std::error_code error;
+  for (std::string& word : files) {
+    const bool is_config = ends_with(word, ".yaml") || ends_with(word, ".yml") || word == "-";
+    if (!is_config && word.find('/') != std::string::npos &&
+        !std::filesystem::exists(word, error)) {
+      no_run_in(word);
+    }
+    word = run_folder(word);
+  }
   const auto is_run = [&](const std::string& word) {
     return std::filesystem::is_directory(word, error) &&
            (is_run_dir(word) || is_checkpoint(word) || holds_model(word));
@@ -123,6 +132,23 @@ LearnedPtr learned_for(const ModelSource& source, const Config& config) {
   LearnedPtr learned = weights.empty() ? nullptr : learned_beside(weights);
   return learned || source.run.empty() || source.run == weights ? learned
                                                                 : learned_beside(source.run);
+}
+
+std::string changed_files_note(const ModelSource& source) {
+  if (source.run.empty()) {
+    return "";
+  }
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::canonical(source.run, error);
+  if (!is_run_dir(folder.string())) {  // a checkpoint in it
+    folder = folder.parent_path().parent_path();
+  }
+  const std::vector<std::string> changed = changed_training_files(folder.string());
+  return changed.empty()
+             ? ""
+             : fmt::format(
+                   "note: training data changed since the run began: {}{}\n", changed.front(),
+                   changed.size() > 1 ? fmt::format(" and {} more", changed.size() - 1) : "");
 }
 
 void load_source_weights(Engine& engine, const ModelSource& source, const Config& config,

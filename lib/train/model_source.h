@@ -40,6 +40,10 @@ const std::string& weights_of(const ModelSource& source, const Config& config);
 // Null when nothing is stored. Throws as learned_beside().
 LearnedPtr learned_for(const ModelSource& source, const Config& config);
 
+// Returns a line that names the training files that changed since the run's last start; "" when
+// none did, or when the source is no run.
+std::string changed_files_note(const ModelSource& source);
+
 // Calls `show` with the line that says which weights were taken of a run.
 using ShowText = std::function<void(std::string_view)>;
 

@@ -28,7 +28,8 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   if (!has_saver_) {
     coordinator_->throw_if_stopped("setting up");
   }
-  while (at.epoch < fit.epochs && !is_stopped()) {
+  const int64_t first_epoch = at.epoch;
+  while (at.epoch < fit.epochs && !stop_report()) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
     EpochReport report = train_epoch(train, batches, plan, at);
@@ -47,6 +48,14 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
       hook->on_epoch_boundary(at, report.logs);
     }
   }
+  if (std::optional<StopReport> stop = at.epoch < fit.epochs ? stop_report() : std::nullopt) {
+    stop->epoch = at.epoch;
+    stop->epochs = fit.epochs;
+    stop->was_stopped = at.epoch == first_epoch;
+    for (Hook* hook : hooks_) {
+      hook->on_stop(*stop);
+    }
+  }
   for (Hook* hook : hooks_) {
     hook->on_fit_end(at);
   }
@@ -61,9 +70,13 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   }
 }
 
-bool Trainer::is_stopped() const {
-  return std::any_of(hooks_.begin(), hooks_.end(),
-                     [](const Hook* hook) { return hook->stops_training(); });
+std::optional<StopReport> Trainer::stop_report() const {
+  for (const Hook* hook : hooks_) {
+    if (std::optional<StopReport> report = hook->stops_training()) {
+      return report;
+    }
+  }
+  return std::nullopt;
 }
 
 EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,

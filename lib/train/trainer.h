@@ -60,7 +60,7 @@ class Trainer {
   void retire_steps(const TrainPosition& at, int64_t in_flight);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
-  bool is_stopped() const;  // by a hook
+  std::optional<StopReport> stop_report() const;  // of the first hook that stops
   void check_loss(int64_t epoch, int64_t step) const;
   // Runs the batches, of which there are `position.steps`.
   EvaluateReport run_tests(const Dataset& dataset, int64_t batch_size, PassPosition position);

@@ -15,6 +15,7 @@
 #include "checkpoint/snapshot.h"
 #include "config/callback_classes.h"
 #include "engine/adapt.h"
+#include "engine/data_warnings.h"
 #include "engine/signals.h"
 #include "engine/weights.h"
 #include "interop/save_model.h"
@@ -26,6 +27,7 @@
 #include "train/describe_run.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
+#include "train/loss_watch.h"
 #include "train/portable_config.h"
 #include "train/trainer.h"
 
@@ -133,6 +135,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   begin(target);
   RunData data = read_data(target);
   const std::unique_ptr<Engine> engine = compile(data);
+  warn_of_data(engine->setup(), data, data_warnings_);
   prepare(*engine, data, target);
   if (target.reader) {  // all have read it
     target.reader->close_files();
@@ -160,6 +163,11 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     const RunInfo info = describe(*engine, plan, data, run, target);
     show_start(info, plan, *engine);
     record.start(info, request_.command_line);
+    for (const Diagnostic& warning : data_warnings_.list()) {
+      record.record_warning(fmt::format("[{}] {}{}{}", warning.code, warning.message,
+                                        warning.notes.empty() ? "" : "; ",
+                                        fmt::join(warning.notes, "; ")));
+    }
   });
   try {
     train(parts, target.reader != nullptr, stop);
@@ -204,9 +212,15 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   for (const auto& callback : parts.callbacks.all()) {
     trainer.add_hook(*callback);
   }
+  LossWatch watch([&parts](const std::string& text) {
+    for (Hook* hook : parts.record.hooks()) {
+      hook->on_warning(text);
+    }
+  });
   for (Hook* hook : parts.record.hooks()) {
     trainer.add_hook(*hook);
   }
+  trainer.add_hook(watch);
   std::optional<ReplayStopper> stopper;
   if (stop) {
     trainer.add_hook(stopper.emplace(parts.checkpointer, *stop));
@@ -459,10 +473,14 @@ void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
     if (const std::string changes = changes_text(changes_); !changes.empty()) {
       request_.console.err("changed since\n" + changes);
     }
-    if (position_.epoch >= config_.fit.epochs) {
+    if (const int64_t done = std::max(position_.epoch, config_.fit.initial_epoch.value);
+        done >= config_.fit.epochs) {
       request_.console.err(
-          fmt::format("nothing left to train: {} epochs are done, fit.epochs is {}\n",
-                      position_.epoch, config_.fit.epochs.value));
+          position_.epoch < done
+              ? fmt::format("nothing to train: fit.initial_epoch is {}, fit.epochs is {}\n", done,
+                            config_.fit.epochs.value)
+              : fmt::format("nothing left to train: {} epochs are done, fit.epochs is {}\n", done,
+                            config_.fit.epochs.value));
     }
     request_.console.err(request_.tells_more ? "\n" + plan_text(plan) : "");
     for (const std::string& warning : warnings_) {

@@ -123,6 +123,8 @@ void take(const Json& event, RunRecord& out) {
     out.evaluations.push_back(logs_of(event));
   } else if (kind == "warning") {
     out.warnings.push_back(string(event, "text"));
+  } else if (kind == "stop" && !out.sessions.empty()) {
+    out.sessions.back().stopped = string(event, "text");
   } else if (kind == "end" && !out.sessions.empty()) {
     out.sessions.back().exit_code = static_cast<int>(integer(event, "exit_code"));
     out.sessions.back().message = string(event, "message");

@@ -25,6 +25,7 @@ struct RunSession {
   std::vector<std::vector<std::string>> changes;  // key, before, after
   std::optional<int> exit_code;                   // none: killed, or still running
   std::string message;                            // why it ended so
+  std::string stopped;                            // why before its last epoch
 };
 
 struct RunEpoch {

@@ -99,6 +99,9 @@ std::string header_section(const RunRecord& record) {
   if (!last.message.empty()) {
     out += fmt::format("<p class=\"under {}\">{}</p>", kind, html_text(last.message));
   }
+  if (!last.stopped.empty()) {
+    out += fmt::format("<p class=\"under\">{}</p>", html_text(last.stopped));
+  }
   out += "<div class=\"tiles\">";
   double seconds = 0;
   int64_t steps = 0;

@@ -34,7 +34,8 @@ class Checker {
     const auto saves = options_if<ModelCheckpointOptions>(callback);
     const bool by_batches = saves && saves->save_freq.unit != Interval::Unit::kEpochs;
     const std::vector<std::string>& logs = by_batches ? running_ : logs_;
-    if (saves ? saves->save_best_only : has_options<MonitorOptions>(callback)) {
+    const bool is_written = saves && !callback.arg("monitor").is_default;
+    if (saves ? saves->save_best_only || is_written : has_options<MonitorOptions>(callback)) {
       check_monitor(callback, logs);
     }
     if (saves) {

@@ -1,6 +1,7 @@
 #include "train/callbacks/early_stopping.h"
 
 #include "base/json.h"
+#include "record/progress.h"
 
 namespace meshtrain {
 
@@ -52,6 +53,23 @@ void EarlyStopping::on_epoch_end(EpochReport& report) {
     stopped_epoch_ = epoch;
     stops_ = true;
   }
+}
+
+std::optional<StopReport> EarlyStopping::stops_training() const {
+  if (!stops_) {
+    return std::nullopt;
+  }
+  StopReport report;
+  report.by = state_name();
+  report.reason = fmt::format("`{}` has not improved for {} epoch{}", monitor_.name(), wait_,
+                              wait_ == 1 ? "" : "s");
+  if (monitor_.best()) {
+    report.best_epoch = best_epoch_ + 1;
+    report.reason += fmt::format("; its best is {} in epoch {}",
+                                 progress_number(*monitor_.best(), false), report.best_epoch);
+  }
+  report.cure = fmt::format("more `patience` than {}", patience_);
+  return report;
 }
 
 void EarlyStopping::snapshot_weights() {

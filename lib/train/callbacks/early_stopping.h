@@ -13,7 +13,7 @@ class EarlyStopping : public Callback {
 
   void on_train_begin(const TrainPosition& at) override;
   void on_epoch_end(EpochReport& report) override;
-  bool stops_training() const override { return stops_; }
+  std::optional<StopReport> stops_training() const override;
   void on_train_end() override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;

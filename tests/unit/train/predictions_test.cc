@@ -30,9 +30,14 @@ std::vector<NamedTensor> two_outputs() {
   return outputs;
 }
 
+void write(const std::string& path, std::vector<NamedTensor> outputs) {
+  const PredictionFormat format = prediction_format(path, "", outputs.size());
+  write_predictions(path, {std::move(outputs)}, format);
+}
+
 std::string written(const std::string& extension) {
   const test::TempFolder folder;
-  write_predictions(folder.file("y" + extension), two_outputs());
+  write(folder.file("y" + extension), two_outputs());
   return folder.read("y" + extension);
 }
 
@@ -53,14 +58,14 @@ TEST_CASE("whole numbers keep every digit") {
   std::vector<NamedTensor> outputs;
   outputs.push_back({"n", tensor(DType::kInt32, {2}, {16777217, -3})});
   const test::TempFolder folder;
-  write_predictions(folder.file("n.csv"), outputs);
+  write(folder.file("n.csv"), outputs);
   CHECK(folder.read("n.csv") == "n\n16777217\n-3\n");
 }
 
 TEST_CASE("npz has an array for each output") {
   const test::TempFolder folder;
   const std::string path = folder.file("y.npz");
-  write_predictions(path, two_outputs());
+  write(path, two_outputs());
   NpzReader archive(path);
   CHECK(archive.names() == std::vector<std::string>{"scores", "a,b"});
   CHECK(archive.read("scores").shape() == Shape{2, 2, 1});
@@ -73,7 +78,7 @@ TEST_CASE("predictions go where a link leads, which stays") {
   fs::create_symlink("far/y.csv", folder.file("y.csv"));  // there is none yet
   for (int time = 0; time < 2; ++time) {
     check_predictions_folder(folder.file("y.csv"));
-    write_predictions(folder.file("y.csv"), two_outputs());
+    write(folder.file("y.csv"), two_outputs());
     CHECK(fs::is_symlink(folder.file("y.csv")));
     CHECK(fs::is_regular_file(fs::symlink_status(folder.file("far/y.csv"))));
   }
@@ -84,11 +89,11 @@ TEST_CASE("the name that is given says how predictions are written, not where it
   const test::TempFolder folder;
   for (const char* extension : {".csv", ".jsonl"}) {
     fs::create_symlink("far.npy", folder.file(std::string("y") + extension));
-    write_predictions(folder.file(std::string("y") + extension), two_outputs());
+    write(folder.file(std::string("y") + extension), two_outputs());
     CHECK(folder.read("far.npy") == written(extension));
   }
   fs::create_symlink("0123abcd", folder.file("y.npz"));  // as in a store by content
-  write_predictions(folder.file("y.npz"), two_outputs());
+  write(folder.file("y.npz"), two_outputs());
   CHECK(NpzReader(folder.file("0123abcd")).names() == std::vector<std::string>{"scores", "a,b"});
 }
 
@@ -115,11 +120,11 @@ TEST_CASE("predictions take the place of no folder and not of the samples") {
 
 TEST_CASE("what cannot be written is said before anything is computed") {
   for (const char* path : {"y.npy", "y.npz", "y.csv", "a/b.jsonl"}) {
-    CHECK_NOTHROW(check_predictions_path(path, 1));
+    CHECK_NOTHROW(prediction_format(path, "", 1));
   }
   const auto message = [](const char* path, size_t outputs) -> std::string {
     try {
-      check_predictions_path(path, outputs);
+      prediction_format(path, "", outputs);
     } catch (const ConfigError& error) {
       CHECK(error.exit_code() == ExitCode::kConfig);
       return error.diagnostics().list()[0].message;

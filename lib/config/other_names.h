@@ -1,0 +1,18 @@
+// Names that other frameworks use, and what has that meaning here.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "config/spec.h"
+
+namespace meshtrain {
+
+// What to write for a class name of PyTorch, TensorFlow or Keras that is no class of this category
+// here: "write `Dense: {units: N}`"; "" when nothing is known.
+std::string instead_of(Category category, std::string_view spelled);
+
+// What to write for a dtype policy such as `fp16`; "" when nothing is known.
+std::string instead_of_policy(std::string_view spelled);
+
+}  // namespace meshtrain

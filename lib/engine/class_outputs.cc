@@ -1,0 +1,70 @@
+#include "engine/class_outputs.h"
+
+#include <algorithm>
+
+namespace meshtrain {
+namespace {
+
+// The texts that the labels of an output had, in the order of their numbers.
+std::vector<std::string> label_names(const LearnedData& learned, const std::string& output,
+                                     bool is_only) {
+  if (is_only && !learned.class_names.empty()) {
+    return learned.class_names;
+  }
+  for (const auto& [written, columns] : learned.csv.columns) {
+    if (written.size() == 2 && written[0] == output) {
+      const auto found = learned.csv.categories.find(columns[0]);
+      return found == learned.csv.categories.end() ? std::vector<std::string>() : found->second;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+const ConfigObject* loss_of_output(const Setup& setup, size_t output) {
+  const ConfigObject* common = nullptr;
+  for (const OutputObject& entry : setup.config().compile.loss) {
+    if (entry.output == setup.model().output_names()[output]) {
+      return &entry.object;
+    }
+    if (entry.output.empty()) {
+      common = &entry.object;
+    }
+  }
+  return common;
+}
+
+std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& learned) {
+  const Model& model = setup.model();
+  const std::vector<OutputOrigin> origins = output_origins(model);
+  std::vector<ClassOutput> out(model.outputs().size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int call = model.outputs()[i];
+    const Shape& prediction = model.calls()[call].output_shape;
+    const ConfigObject* const given = loss_of_output(setup, i);
+    if (given == nullptr || prediction.size() != 2 || i >= setup.data().targets.size()) {
+      continue;
+    }
+    Shape target = setup.data().targets[i].shape;
+    target.insert(target.begin(), kUnknownDim);
+    const ConfigObject loss = fitting_loss(*given, target, prediction);
+    const std::optional<int64_t> classes = known_classes(loss, target, prediction);
+    const int64_t width = prediction.back();
+    ClassOutput& entry = out[i];
+    entry.kind = !is_classification(loss) || !classes      ? ClassOutput::Kind::kNone
+                 : width == 1 && *classes == 2             ? ClassOutput::Kind::kYesNo
+                 : width == *classes && tells_one_of(loss) ? ClassOutput::Kind::kOneOf
+                                                           : ClassOutput::Kind::kNone;
+    const OutputScale scale = origins[static_cast<size_t>(call)].scale;
+    entry.is_logits =
+        scale == OutputScale::kUnknown ? takes_logits(loss) : scale == OutputScale::kLogits;
+    if (entry.kind != ClassOutput::Kind::kNone && learned) {
+      entry.names = label_names(*learned, model.output_names()[i], out.size() == 1);
+      entry.names.resize(std::ssize(entry.names) == *classes ? entry.names.size() : 0);
+    }
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,227 @@
+#include "engine/data_warnings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "engine/class_outputs.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMostShown = 5;
+
+std::string some_of(const std::vector<std::string>& all) {
+  const std::vector<std::string> some(
+      all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(kMostShown, all.size())));
+  return join(some, ", ") + (some.size() < all.size() ? ", ..." : "");
+}
+
+void warn_of_skipped(const RunData& data, Diagnostics& warnings) {
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
+    const Dataset* const dataset = data.part(part);
+    if (dataset == nullptr || dataset->skipped.empty()) {
+      continue;
+    }
+    const size_t count = dataset->skipped.size();
+    const bool is_whole = part == DataPart::kTrain || !data.train ||
+                          dataset->loc.to_string() != data.train->loc.to_string();
+    if (!is_whole) {
+      continue;  // the other part of the same folder: said already
+    }
+    Diagnostic& d = warnings.warning(
+        "W322", dataset->loc,
+        fmt::format("{} bad record{} of the {} data {} left out", count, count == 1 ? "" : "s",
+                    data_part_name(part), count == 1 ? "is" : "are"));
+    for (size_t i = 0; i < std::min<size_t>(3, count); ++i) {
+      d.note(dataset->skipped[i]);
+    }
+  }
+}
+
+// The class of each sample of an output; empty where the targets are no class numbers in memory.
+std::vector<int64_t> classes_of(const Setup& setup, const Dataset& dataset, size_t target) {
+  const ConfigObject* const loss = loss_of_output(setup, target);
+  const HostTensor* const labels = dataset.targets[target].rows->tensor();
+  std::vector<int64_t> out;
+  if (loss == nullptr || !is_classification(*loss) || labels == nullptr ||
+      labels->size() != dataset.num_samples) {
+    return out;
+  }
+  const std::optional<int64_t> ignored = ignored_class(*loss);
+  for (int64_t i = 0; i < labels->size(); ++i) {
+    const double label = labels->at(i);
+    if (label != std::floor(label)) {
+      return {};
+    }
+    const auto id = static_cast<int64_t>(label);
+    if (id != ignored) {
+      out.push_back(id);
+    }
+  }
+  return out;
+}
+
+std::map<int64_t, int64_t> counted(const std::vector<int64_t>& classes) {
+  std::map<int64_t, int64_t> counts;
+  for (const int64_t id : classes) {
+    ++counts[id];
+  }
+  return counts;
+}
+
+std::vector<std::string> named(const std::vector<int64_t>& ids, const Dataset& dataset) {
+  std::vector<std::string> names;
+  for (const int64_t id : ids) {
+    const bool is_known = id >= 0 && id < std::ssize(dataset.class_names);
+    names.push_back(is_known ? dataset.class_names[static_cast<size_t>(id)] : std::to_string(id));
+  }
+  return names;
+}
+
+// A class of the training data counts as missing in others where 10 or more of its samples would be
+// expected by chance.
+void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart part,
+                            const std::map<int64_t, int64_t>& trained, Diagnostics& warnings) {
+  constexpr double kExpected = 10;
+  const Dataset* const other = data.part(part);
+  if (other == nullptr || other->targets.empty()) {
+    return;
+  }
+  const std::map<int64_t, int64_t> found = counted(classes_of(setup, *other, 0));
+  if (found.empty()) {
+    return;
+  }
+  std::vector<int64_t> missing, unseen;
+  for (const auto& [id, count] : trained) {
+    const double share = static_cast<double>(count) / static_cast<double>(data.train->num_samples);
+    if (!found.contains(id) && share * static_cast<double>(other->num_samples) >= kExpected) {
+      missing.push_back(id);
+    }
+  }
+  for (const auto& [id, count] : found) {
+    if (!trained.contains(id)) {
+      unseen.push_back(id);
+    }
+  }
+  const auto warn = [&](const std::vector<int64_t>& ids, const std::string& text) {
+    if (ids.empty()) {
+      return;
+    }
+    Diagnostic& d = warnings.warning("W312", other->loc,
+                                     fmt::format("{}: {}", text, some_of(named(ids, *data.train))));
+    if (setup.config().fit.validation_split > 0 && part == DataPart::kValidation) {
+      d.help(
+          "`validation_split` takes the last samples as they stand; shuffle the file, or give "
+          "`data.validation`");
+    }
+  };
+  warn(missing, fmt::format("the {} data have no sample of {} of {} classes", data_part_name(part),
+                            missing.size(), trained.size()));
+  warn(unseen, fmt::format("the {} data have {} class{} that the training data lack",
+                           data_part_name(part), unseen.size(), unseen.size() == 1 ? "" : "es"));
+}
+
+void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warnings) {
+  const Config& config = setup.config();
+  if (!data.train || data.train->targets.size() != 1) {
+    return;
+  }
+  const std::vector<int64_t> classes = classes_of(setup, *data.train, 0);
+  const std::map<int64_t, int64_t> counts = counted(classes);
+  if (counts.empty()) {
+    return;
+  }
+  warn_of_absent_classes(setup, data, DataPart::kValidation, counts, warnings);
+  warn_of_absent_classes(setup, data, DataPart::kTest, counts, warnings);
+  for (const auto& [id, weight] : config.fit.class_weight) {
+    if (!counts.contains(id)) {
+      warnings.warning("W312", weight.loc,
+                       fmt::format("`class_weight` names class {}, of which the training data have "
+                                   "no sample",
+                                   named({id}, *data.train)[0]));
+    }
+  }
+  const bool is_sorted = std::is_sorted(classes.begin(), classes.end());
+  if (!config.data.shuffle && is_sorted && counts.size() > 1 &&
+      std::ssize(classes) > 2 * config.fit.batch_size) {
+    warnings
+        .warning("W319", config.data.shuffle.loc,
+                 "the training data are in the order of their classes, and `shuffle` is false: "
+                 "most batches have a single class")
+        .help("leave `data.shuffle` out, or shuffle the file");
+  }
+}
+
+bool has_part(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// The first layer with a kernel that takes the values of an input as they are; null when there is
+// none, or when something scales them.
+const Layer* takes_unscaled(const Model& model, int input) {
+  std::set<int> same = {input};
+  for (int i = 0; i < std::ssize(model.calls()); ++i) {
+    const Model::Call& call = model.calls()[static_cast<size_t>(i)];
+    const bool is_after = std::any_of(call.inputs.begin(), call.inputs.end(),
+                                      [&](int from) { return same.contains(from); });
+    if (!is_after || call.layer == kNone) {
+      continue;
+    }
+    const Layer& layer = *model.layers()[static_cast<size_t>(call.layer)];
+    const std::string_view name = layer.class_name;
+    if (has_part(name, "Dense") || has_part(name, "Conv")) {
+      return &layer;
+    }
+    if (layer.weights.empty() && !has_part(name, "Rescaling") && !has_part(name, "Normalization")) {
+      same.insert(i);
+    }
+  }
+  return nullptr;
+}
+
+// The largest absolute value of the first rows.
+double largest_of(const Rows& rows) {
+  const int64_t count = rows.cost() == Rows::Cost::kComputed ? 4 : 256;  // images are decoded
+  const HostTensor first = rows.read_range(0, std::min(count, rows.size()));
+  double largest = 0;
+  for (int64_t i = 0; i < std::min<int64_t>(first.size(), int64_t{1} << 20); ++i) {
+    largest = std::max(largest, std::abs(first.at(i)));
+  }
+  return largest;
+}
+
+void warn_of_scale(const Setup& setup, const Dataset& train, Diagnostics& warnings) {
+  constexpr double kLarge = 100;
+  const Model& model = setup.model();
+  for (size_t i = 0; i < std::min(model.inputs().size(), train.inputs.size()); ++i) {
+    const Layer* const layer = takes_unscaled(model, model.inputs()[i]);
+    const double largest = layer == nullptr ? 0 : largest_of(*train.inputs[i].rows);
+    if (largest <= kLarge || !std::isfinite(largest)) {
+      continue;
+    }
+    const bool is_image = train.inputs[i].rows->shape().size() >= 3 && largest <= 255;
+    warnings
+        .warning("W329", train.loc,
+                 fmt::format("`{}` has values up to {}, and `{}` takes them as they are",
+                             train.inputs[i].name, format_shortest(largest), layer->name))
+        .note(fmt::format("`{}` is at {}", layer->name, layer->loc.to_string()))
+        .help(is_image ? "add `- Rescaling: {scale: =1/255}` after the Input"
+                       : "add `- Normalization` after the Input: it learns means and variances "
+                         "from the training data");
+  }
+}
+
+}  // namespace
+
+void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings) {
+  warn_of_skipped(data, warnings);
+  warn_of_classes(setup, data, warnings);
+  if (data.train) {
+    warn_of_scale(setup, *data.train, warnings);
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,15 @@
+// Warnings about data that train without an error, and badly. Each has a cause that is almost
+// certainly a mistake.
+#pragma once
+
+#include "engine/run_data.h"
+#include "engine/setup.h"
+
+namespace meshtrain {
+
+// Adds W322 for bad records that were left out, W312 for classes that a part of the data lacks,
+// W319 for sorted classes without shuffling, W329 for large values that a layer takes unscaled.
+// Reads labels that are in memory, and the first rows of inputs.
+void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings);
+
+}  // namespace meshtrain

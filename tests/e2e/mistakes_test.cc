@@ -1,0 +1,295 @@
+// Mistakes that train without an error: each gets a warning with its code, here and in the log.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "command.h"
+#include "data/digits.h"
+#include "support/png_file.h"
+
+TEST_SUITE_BEGIN("cpu");
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kNumbers = R"(
+name: numbers
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 1, kernel_initializer: zeros}}]}
+compile: {loss: mse, optimizer: {SGD: {learning_rate: 0.1}}}
+fit: {epochs: 2}
+)";
+
+// `class_of` gives the label of a row.
+template <class F>
+std::string csv_rows(int count, F&& class_of) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format("{},{}\n", i % 3, class_of(i));
+  }
+  return text;
+}
+
+constexpr const char* kClasses = R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {epochs: 1, batch_size: 8}
+)";
+
+Result train_with(const TemporaryFolder& folder, const std::string& config,
+                  std::vector<std::string> words = {}) {
+  folder.write("c.yaml", config);
+  words.insert(words.begin(), {"train", "c.yaml", "-o", "run"});
+  return meshtrain(std::move(words), folder.path());
+}
+
+std::string warnings_in(const Result& result) {
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return result.err;
+}
+
+}  // namespace
+
+TEST_CASE("early stopping says so on the terminal, in the record, and at resume") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const Result result =
+      train_with(folder, kNumbers,
+                 {"fit.epochs=9", "callbacks=[{EarlyStopping: {monitor: loss, min_delta: 10.0}}]"});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  const std::string says =
+      "stopped by EarlyStopping after epoch 2 of 9: `loss` has not improved "
+      "for 1 epoch; its best is ";
+  CHECK_MESSAGE(contains(result.err, says), result.err);
+  CHECK(contains(folder.read("run/log.txt"), says));
+  CHECK(contains(folder.read("run/report.html"), "stopped by EarlyStopping after epoch 2 of 9"));
+  CHECK(contains(folder.read("run/meta.json"), says));
+  nlohmann::json stop;
+  for (const std::string& line : lines_of(folder.read("run/metrics.jsonl"))) {
+    const nlohmann::json event = parse_json(line);
+    stop = event.at("event") == "stop" ? event : stop;
+  }
+  REQUIRE(stop.is_object());
+  CHECK(stop.at("by") == "EarlyStopping");
+  CHECK(stop.at("epoch") == 2);
+  CHECK(stop.at("epochs") == 9);
+  CHECK(stop.at("best_epoch") == 1);
+  const Result resumed = meshtrain({"resume", "run", "fit.epochs=12"}, folder.path());
+  CHECK(resumed.exit_code == 0);
+  CHECK_MESSAGE(contains(resumed.err, "stays stopped by EarlyStopping after epoch 2 of 12"),
+                resumed.err);
+  CHECK(contains(resumed.err, "give it more `patience` than 0"));
+  const Result more =
+      meshtrain({"resume", "run", "fit.epochs=4", "callbacks.0.patience=9"}, folder.path());
+  CHECK_MESSAGE(more.exit_code == 0, more.err);
+  CHECK_MESSAGE(!contains(more.err, "stopped by"), more.err);
+}
+
+TEST_CASE("a run that trains all its epochs was not stopped early") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const Result result = train_with(
+      folder, kNumbers, {"callbacks=[{EarlyStopping: {monitor: loss, min_delta: 10.0}}]"});
+  CHECK(result.exit_code == 0);
+  CHECK(!contains(result.err, "stopped by"));
+  CHECK(!contains(folder.read("run/metrics.jsonl"), "\"stop\""));
+}
+
+TEST_CASE("bad images that are left out are counted and named") {
+  TemporaryFolder folder;
+  const DigitImages digits = make_digits(20, 1);
+  for (int64_t i = 0; i < 20; ++i) {
+    test::write_png(folder.file(fmt::format("a/{}/{}.png", i % 2 == 0 ? "x" : "y", i)),
+                    digits.images.data<uint8_t>() + i * 784);
+  }
+  folder.write("a/x/bad.png", "no image");
+  folder.write("a/y/cut.png", folder.read("a/y/1.png").substr(0, 60));
+  const Result result = train_with(folder, R"(
+data:
+  train: {source: image_folder, directory: a, color_mode: grayscale, image_size: 28x28, on_bad_record: skip}
+  transform: [{Rescaling: {scale: =1/255}}]
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {units: 2, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {epochs: 1}
+)");
+  const std::string says = warnings_in(result);
+  CHECK_MESSAGE(contains(says, "warning[W322]: 2 bad records of the train data are left out"),
+                says);
+  CHECK_MESSAGE(contains(says, "x/bad.png"), says);
+  CHECK_MESSAGE(contains(says, "y/cut.png"), says);
+  for (const char* file : {"run/log.txt", "run/metrics.jsonl", "run/report.html"}) {
+    CAPTURE(file);
+    CHECK(contains(folder.read(file), "[W322] 2 bad records"));
+    CHECK(contains(folder.read(file), "x/bad.png"));
+  }
+}
+
+TEST_CASE("classes that a part lacks, and sorted classes without shuffling") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(120, [](int i) { return i / 40; }));
+  const std::string split =
+      warnings_in(train_with(folder, kClasses, {"fit.validation_split=0.25"}));
+  CHECK_MESSAGE(
+      contains(split, "warning[W312]: the validation data have no sample of 2 of 3 classes: 0, 1"),
+      split);
+  CHECK(contains(split, "`validation_split` takes the last samples"));
+  CHECK(contains(folder.read("run/log.txt"), "[W312] the validation data"));
+  folder.write("v.csv", csv_rows(30, [](int i) { return i % 3; }));
+  folder.write("t.csv", csv_rows(80, [](int i) { return i / 40; }));
+  std::filesystem::remove_all(folder.file("run"));
+  const std::string unseen = warnings_in(
+      train_with(folder, kClasses,
+                 {"data.validation={source: csv, path: v.csv}", "fit.class_weight={2: 3.0}"}));
+  CHECK_MESSAGE(contains(unseen, "the validation data have 1 class that the training data lack: 2"),
+                unseen);
+  CHECK_MESSAGE(
+      contains(unseen, "`class_weight` names class 2, of which the training data have no"), unseen);
+  std::filesystem::remove_all(folder.file("run"));
+  const std::string sorted = warnings_in(train_with(folder, kClasses, {"data.shuffle=false"}));
+  CHECK_MESSAGE(contains(sorted, "warning[W319]: "), sorted);
+  folder.write("t.csv", csv_rows(120, [](int i) { return i % 3; }));
+  std::filesystem::remove_all(folder.file("run"));
+  const std::string good = warnings_in(
+      train_with(folder, kClasses, {"data.shuffle=false", "fit.validation_split=0.25"}));
+  CHECK_MESSAGE(!contains(good, "warning"), good);
+}
+
+TEST_CASE("values in the hundreds that a layer takes as they are") {
+  TemporaryFolder folder;
+  std::string text = "a,y\n";
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{},{}\n", 1900 + i, i % 3);
+  }
+  folder.write("t.csv", text);
+  const std::string raw = warnings_in(train_with(folder, kClasses));
+  CHECK_MESSAGE(contains(raw, "warning[W329]: `x` has values up to 1939, and `dense` takes them"),
+                raw);
+  CHECK(contains(raw, "add `- Normalization`"));
+  std::filesystem::remove_all(folder.file("run"));
+  const std::string scaled = warnings_in(train_with(
+      folder, kClasses,
+      {"model.layers=[{Input: {shape: [1]}}, Normalization, {Dense: {units: 3, activation: "
+       "softmax}}]"}));
+  CHECK_MESSAGE(!contains(scaled, "W329"), scaled);
+}
+
+TEST_CASE("a loss that does not change, or grows") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const std::string flat = warnings_in(train_with(
+      folder, kNumbers, {"fit.epochs=4", "compile.optimizer={SGD: {learning_rate: 1.0e-12}}"}));
+  CHECK_MESSAGE(contains(flat, "[W501] the loss is "), flat);
+  CHECK(contains(folder.read("run/metrics.jsonl"), "[W501] the loss is "));
+  std::filesystem::remove_all(folder.file("run"));
+  const std::string grows = warnings_in(train_with(
+      folder, kNumbers, {"fit.epochs=6", "compile.optimizer={SGD: {learning_rate: 1.3}}"}));
+  CHECK_MESSAGE(contains(grows, "[W501] the loss grew from "), grows);
+  std::filesystem::remove_all(folder.file("run"));
+  CHECK(!contains(warnings_in(train_with(folder, kNumbers, {"fit.epochs=6"})), "warning"));
+}
+
+TEST_CASE("softmax over one value is always 1") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const std::string says = warnings_in(
+      train_with(folder, kClasses,
+                 {"model.layers=[{Input: {shape: [1]}}, {Dense: {name: d, units: 1, activation: "
+                  "softmax}}]",
+                  "compile.loss=binary_crossentropy"}));
+  CHECK_MESSAGE(contains(says, "warning[W124]: the output `d` is always 1"), says);
+}
+
+TEST_CASE(
+    "a model that the memory of the host cannot hold is refused before anything is allocated") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const Result result = train_with(
+      folder, kNumbers,
+      {"model.layers=[{Input: {shape: [1]}}, {Dense: {name: wide, units: 2000000}}, {Dense: {name: "
+       "deep, units: 2000000}}, {Dense: 1}]"});
+  CHECK(result.exit_code == 4);
+  CHECK_MESSAGE(contains(result.err, "error[E631]: weights ("), result.err);
+  CHECK_MESSAGE(contains(result.err, "deep/kernel float32 (2000000, 2000000), layer at "),
+                result.err);
+  CHECK_MESSAGE(contains(result.err, " parameters fit with this optimizer"), result.err);
+  CHECK(!std::filesystem::exists(folder.file("run")));
+  const Result step =
+      train_with(folder, kNumbers,
+                 {"model.layers=[{Input: {shape: [1]}}, {RepeatVector: 2000000000}, "
+                  "{Dense: 8}, Flatten, {Reshape: {target_shape: [2000000, 8000]}}, "
+                  "GlobalAveragePooling1D, {Dense: 1}]"});
+  CHECK(step.exit_code == 4);
+  CHECK_MESSAGE(contains(step.err, "error[E631]: a train step with a batch of 32 needs"), step.err);
+}
+
+TEST_CASE("messages name the way on") {
+  TemporaryFolder folder;
+  folder.write("digits.yaml", R"(
+data: {train: digits}
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {units: 10, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model], devices: cpu:8}}
+)");
+  const auto says = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"validate", "digits.yaml"});
+    return meshtrain(std::move(words), folder.path()).err;
+  };
+  const std::string flat = says(
+      {"model.layers=[{Input: {shape: [28, 28, 1]}}, {Dense: {units: 10, activation: softmax}}]"});
+  CHECK_MESSAGE(contains(flat, "put `Flatten`, or a global pooling"), flat);
+  const std::string batch = says({"model.layers.0.shape=[null, 28, 28, 1]"});
+  CHECK_MESSAGE(contains(batch, "leave the batch dimension out"), batch);
+  const std::string devices = says({"--devices", "64xH100"});
+  CHECK_MESSAGE(contains(devices, "write `--devices 8xH100` or `--devices auto`"), devices);
+  CHECK_MESSAGE(contains(devices, "or a mesh of 64: `--mesh 16x4`"), devices);
+  CHECK(contains(says({"--devices", "gpu:0"}), "`--mesh 1x1`"));
+  CHECK(contains(says({"--devices", "H100"}), "`1xH100`, `8xH100`"));
+  CHECK(contains(says({"--mesh", "4x2", "--mesh", "8x1"}), "`--mesh` is given more than once"));
+  CHECK(contains(says({"callbacks+={EarlyStopping:", "{patience:", "2}}"}),
+                 "put it in single quotes: 'callbacks+={EarlyStopping: {patience: 2}}'"));
+  CHECK(contains(says({"fit.epochs:", "3"}), "write fit.epochs=3"));
+  for (const char* good : {"data.train.slice=[:100]", "data.train.slice=[90%:]"}) {
+    const std::string none = says({good});
+    CHECK_MESSAGE(!contains(none, "error"), none);
+  }
+  CHECK(!contains(says({"--mesh", "2 x 4"}), "error"));
+  const Result fit = meshtrain({"config", "show", "digits.yaml", "fit"}, folder.path());
+  CHECK(fit.out.find("fit:\n") == 0);
+  CHECK(contains(fit.out, "  batch_size: 32\n"));
+  CHECK(!contains(fit.out, "data:"));
+  CHECK(contains(
+      meshtrain({"train", "digits.yaml", "fit.initial_epoch=5", "--mesh", "8x1"}, folder.path())
+          .err,
+      "nothing to train: fit.initial_epoch is 5, fit.epochs is 1"));
+}
+
+TEST_CASE("the folder of a run's name stands for its newest run") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  folder.write("c.yaml", kNumbers);
+  REQUIRE(meshtrain({"train", "c.yaml", "-q"}, folder.path()).exit_code == 0);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"evaluate", "runs/numbers", "evaluate.on=train"},
+                                             {"report", "runs/numbers"},
+                                             {"verify", "runs/numbers"},
+                                             {"resume", "runs/numbers", "fit.epochs=3"}}) {
+    const Result result = meshtrain(words, folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, words[0], result.err);
+  }
+  const Result nowhere = meshtrain({"evaluate", "runs/nothere/latest"}, folder.path());
+  CHECK(nowhere.exit_code == 6);
+  CHECK_MESSAGE(contains(nowhere.err, "there is no folder `runs/nothere/latest`"), nowhere.err);
+  CHECK_MESSAGE(contains(nowhere.err, "numbers"), nowhere.err);
+  const Result anew =
+      meshtrain({"train", "c.yaml", "--name", "other", "--resume", "-q"}, folder.path());
+  CHECK(anew.exit_code == 0);
+  const Result loud = meshtrain({"train", "c.yaml", "--name", "third", "--resume"}, folder.path());
+  CHECK_MESSAGE(contains(loud.err, "no checkpoint to resume from: a new run"), loud.err);
+}
+
+}  // namespace meshtrain
+
+TEST_SUITE_END();

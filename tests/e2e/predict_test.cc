@@ -1,0 +1,258 @@
+// predict: what it reads, and what it writes for people.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "command.h"
+#include "data/digits.h"
+#include "support/png_file.h"
+#include "tensor/npy.h"
+
+TEST_SUITE_BEGIN("cpu");
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result predict_in(const TemporaryFolder& folder, std::vector<std::string> words) {
+  words.insert(words.begin(), "predict");
+  return meshtrain(std::move(words), folder.path());
+}
+
+void train_run(const TemporaryFolder& folder, const std::string& config) {
+  folder.write("c.yaml", config);
+  const Result result = meshtrain({"train", "c.yaml", "-o", "run", "-q"}, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+}
+
+const char* const kAnimals[] = {"cat", "dog", "emu"};
+
+void write_animals(const TemporaryFolder& folder, const std::string& root) {
+  const DigitImages digits = make_digits(30, 1);
+  for (int64_t i = 0; i < 30; ++i) {
+    test::write_png(folder.file(fmt::format("{}/{}/{:02}.png", root, kAnimals[i % 3], i)),
+                    digits.images.data<uint8_t>() + i * 784);
+  }
+}
+
+constexpr const char* kAnimalImages = R"(
+data:
+  train: {source: image_folder, directory: a, color_mode: grayscale, image_size: 28x28}
+  test: {source: image_folder, directory: b}
+  transform: [{Rescaling: {scale: =1/255}}]
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {name: out, units: 3}}]}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}, metrics: [accuracy]}
+fit: {batch_size: 10, epochs: 2}
+)";
+
+// Big-endian header of IDX, and the bytes.
+std::string idx_text(const DigitImages& digits, int64_t count) {
+  std::string text("\0\0\x08\x03", 4);
+  for (const int64_t size : {count, int64_t{28}, int64_t{28}}) {
+    text += {'\0', '\0', '\0', static_cast<char>(size)};
+  }
+  return text + std::string(reinterpret_cast<const char*>(digits.images.data<uint8_t>()),
+                            static_cast<size_t>(count * 784));
+}
+
+}  // namespace
+
+TEST_CASE("predict names files, classes and probabilities, without the training folder") {
+  TemporaryFolder folder;
+  write_animals(folder, "a");
+  write_animals(folder, "b");
+  train_run(folder, kAnimalImages);
+  const Result before = predict_in(folder, {"run", "-i", "b", "-o", "before.csv"});
+  REQUIRE_MESSAGE(before.exit_code == 0, before.err);
+  CHECK_MESSAGE(contains(before.err, "wrote 30 rows to before.csv"), before.err);
+  const Result tested = meshtrain({"evaluate", "run", "--log-format=json"}, folder.path());
+  const std::vector<std::string> lines = lines_of(folder.read("before.csv"));
+  REQUIRE(lines.size() == 31);
+  CHECK(lines[0] == "file,class,probability,out_0,out_1,out_2");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = split(lines[i], ',');
+    REQUIRE(fields.size() == 6);
+    CHECK(fs::exists(folder.file(fields[0])));
+    CHECK(std::find(std::begin(kAnimals), std::end(kAnimals), fields[1]) != std::end(kAnimals));
+    const double probability = std::stod(fields[2]);
+    CHECK(probability >= 1.0 / 3);
+    CHECK(probability <= 1);
+  }
+  CHECK(starts_with(lines[1], "b/cat/00.png,"));
+  fs::remove_all(folder.file("a"));
+  const Result after = predict_in(folder, {"run", "-i", "b", "-o", "after.csv"});
+  REQUIRE_MESSAGE(after.exit_code == 0, after.err);
+  CHECK(folder.read("after.csv") == folder.read("before.csv"));
+  const Result again = meshtrain({"evaluate", "run", "--log-format=json"}, folder.path());
+  REQUIRE(again.exit_code == 0);
+  CHECK(json_text(parse_json(lines_of(again.out).back())["logs"]) ==
+        json_text(parse_json(lines_of(tested.out).back())["logs"]));
+}
+
+TEST_CASE("predict writes to stdout what it writes to a file") {
+  TemporaryFolder folder;
+  write_animals(folder, "a");
+  write_animals(folder, "b");
+  train_run(folder, kAnimalImages);
+  for (const std::string format : {"csv", "jsonl", "npy"}) {
+    CAPTURE(format);
+    REQUIRE(predict_in(folder, {"run", "-i", "b", "-o", "y." + format}).exit_code == 0);
+    const Result shown = predict_in(folder, {"run", "-i", "b", "-o", "-", "--format", format});
+    REQUIRE_MESSAGE(shown.exit_code == 0, shown.err);
+    CHECK(shown.out == folder.read("y." + format));
+    CHECK(contains(shown.err, "wrote 30 rows to stdout"));
+  }
+  CHECK(predict_in(folder, {"run", "-i", "b", "-o", "-"}).out == folder.read("y.csv"));
+  const nlohmann::json first = parse_json(lines_of(folder.read("y.jsonl")).front());
+  CHECK(first.at("file") == "b/cat/00.png");
+  CHECK(first.at("class").is_string());
+  CHECK(first.at("out").size() == 3);
+  const Result archive = predict_in(folder, {"run", "-i", "b", "-o", "-", "--format", "npz"});
+  CHECK(archive.exit_code == 2);
+  CHECK(contains(archive.err, "error[E140]: an .npz archive cannot be written to stdout"));
+}
+
+TEST_CASE("predict takes IDX files, folders of images and single images for any model of images") {
+  TemporaryFolder folder;
+  train_run(folder, R"(
+data: {train: {source: digits, samples: 64}}
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Rescaling: {scale: =1/255}
+    - Flatten
+    - Dense: {units: 10, activation: softmax}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {epochs: 1}
+)");
+  const DigitImages digits = make_digits(8, 5);
+  folder.write("x-idx3-ubyte", idx_text(digits, 8));
+  HostTensor array(DType::kUInt8, {8, 28, 28, 1});
+  std::copy_n(digits.images.data<uint8_t>(), 8 * 784, array.data<uint8_t>());
+  write_npy(folder.file("x.npy"), array);
+  for (int64_t i = 0; i < 8; ++i) {
+    test::write_png(folder.file(fmt::format("images/{}.png", i)),
+                    digits.images.data<uint8_t>() + i * 784);
+  }
+  const auto rows = [&](const std::string& input) {
+    const Result result = predict_in(folder, {"run", "-i", input, "-o", "y.npy"});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    return folder.read("y.npy");
+  };
+  const std::string expected = rows("x.npy");
+  CHECK(rows("x-idx3-ubyte") == expected);
+  CHECK(rows("images") == expected);
+  const Result one = predict_in(folder, {"run", "-i", "images/3.png", "-o", "-"});
+  REQUIRE_MESSAGE(one.exit_code == 0, one.err);
+  REQUIRE(lines_of(one.out).size() == 2);
+  CHECK(starts_with(lines_of(one.out)[0], "file,class,probability,"));
+  CHECK(starts_with(lines_of(one.out)[1], "images/3.png,"));
+}
+
+TEST_CASE("predict says yes or no with the label's text, and nothing of a number's class") {
+  TemporaryFolder folder;
+  std::string text = "a,b,answer,size\n";
+  for (int i = 0; i < 60; ++i) {
+    text += fmt::format("{},{},{},{}\n", i % 7, i % 5, i % 7 > 3 ? "yes" : "no", i % 7);
+  }
+  folder.write("t.csv", text);
+  folder.write("new.csv", "a,b\n6,0\n0,0\n");
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, features: [a, b], label: {answer: answer, size: size}}}
+model:
+  layers:
+    - Input: {name: x, shape: [2]}
+    - Dense: {name: answer, units: 1, activation: sigmoid, inputs: x}
+    - Dense: {name: size, units: 1, inputs: x}
+  outputs: [answer, size]
+compile: {loss: {answer: binary_crossentropy, size: mse}, optimizer: {Adam: {learning_rate: 0.3}}}
+fit: {batch_size: 20, epochs: 30}
+)");
+  fs::remove(folder.file("t.csv"));
+  const Result result = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  const std::vector<std::string> lines = lines_of(result.out);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == "answer_class,answer_probability,answer,size");
+  CHECK(starts_with(lines[1], "yes,"));
+  CHECK(starts_with(lines[2], "no,"));
+}
+
+TEST_CASE("predict without -i and -o names both") {
+  TemporaryFolder folder;
+  const Result both = predict_in(folder, {"run"});
+  CHECK(both.exit_code == 2);
+  CHECK_MESSAGE(contains(both.err, "`predict` needs `-i`, the samples, and `-o`"), both.err);
+  CHECK(contains(predict_in(folder, {"run", "-i", "x"}).err, "`predict` needs `-o`"));
+  CHECK(contains(predict_in(folder, {"run", "-o", "x.csv"}).err, "`predict` needs `-i`"));
+}
+
+TEST_CASE("predict names all columns that are missing and those that are new") {
+  TemporaryFolder folder;
+  std::string text = "a,b,c,y\n";
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{},{},{},{}\n", i % 3, i % 5, i % 7, i % 4);
+  }
+  folder.write("t.csv", text);
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [3]}}, {Dense: 1}]}
+compile: {loss: mse}
+)");
+  folder.write("new.csv", "b,size\n1,2\n");
+  const Result result = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  CHECK(result.exit_code == 3);
+  CHECK_MESSAGE(contains(result.err, "missing: a, c"), result.err);
+  CHECK_MESSAGE(contains(result.err, "new: size"), result.err);
+}
+
+TEST_CASE("a training file that changed is a note") {
+  TemporaryFolder folder;
+  std::string text = "a,y\n";
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{},{}\n", i % 3, i % 4);
+  }
+  folder.write("t.csv", text);
+  folder.write("new.csv", "a\n1\n");
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}
+compile: {loss: mse}
+)");
+  const Result same = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  CHECK_MESSAGE(!contains(same.err, "changed"), same.err);
+  folder.write("t.csv", text + "2,2\n");
+  const Result changed = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  CHECK(changed.exit_code == 0);
+  CHECK_MESSAGE(contains(changed.err, "note: training data changed since the run began: "),
+                changed.err);
+  CHECK(changed.out == same.out);
+  fs::remove(folder.file("t.csv"));
+  CHECK(!contains(predict_in(folder, {"run", "-i", "new.csv", "-o", "-"}).err, "changed"));
+}
+
+TEST_CASE("means are those of the rows that train, without validation_split") {
+  TemporaryFolder folder;
+  std::string text = "a,y\n";
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{},{}\n", i < 30 ? "2" : "1000", i % 4);
+  }
+  folder.write("t.csv", text);
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y, missing: mean}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}
+compile: {loss: mse}
+fit: {validation_split: 0.25}
+)");
+  const nlohmann::json learned = parse_json(folder.read("run/data.json"));
+  CHECK(learned.at("means").at(0).at("mean") == 2.0);
+}
+
+}  // namespace meshtrain
+
+TEST_SUITE_END();
