@@ -5,6 +5,7 @@
 
 #include "base/columns.h"
 #include "base/text.h"
+#include "data/draft_config.h"
 #include "output.h"
 #include "subcommand.h"
 #include "templates.h"
@@ -13,7 +14,7 @@ namespace meshtrain {
 namespace {
 
 struct InitOptions {
-  std::string name;
+  std::string name, from, label;
 };
 
 // The first sentence of the comment that a template begins with.
@@ -66,6 +67,10 @@ std::string with_data(std::string text) {
 }
 
 int run_init(const InitOptions& options, Invocation&) {
+  if (!options.from.empty()) {
+    out_stream().write(draft_config(options.from, options.label));
+    return 0;
+  }
   if (options.name.empty()) {
     out_stream().write(list_templates());
     return 0;
@@ -89,9 +94,22 @@ int run_init(const InitOptions& options, Invocation&) {
 }  // namespace
 
 void add_init(Subcommands& to) {
-  auto [app, options, subcommand] = to.add<InitOptions>(
-      "init", "Print a commented config to start from; without a name, list them", run_init);
-  app.add_option("TEMPLATE", options.name, "Name of the template");
+  auto [app, options, subcommand] =
+      to.add<InitOptions>("init",
+                          "Print a commented config to start from, a template or one made from "
+                          "data; without either, list "
+                          "the templates",
+                          run_init);
+  CLI::Option* const name = app.add_option("TEMPLATE", options.name, "Name of the template");
+  CLI::Option* const from =
+      app.add_option("--from", options.from,
+                     "Writes a config from data: a table, a text, an .npz, HDF5 or IDX file, or a "
+                     "folder of images with one folder per class")
+          ->type_name("FILE|FOLDER")
+          ->excludes(name);
+  app.add_option("--label", options.label, "The column or array to predict, with --from")
+      ->type_name("NAME")
+      ->needs(from);
 }
 
 }  // namespace meshtrain

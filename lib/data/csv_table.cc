@@ -228,7 +228,7 @@ class CsvTableReader::Rows {
       std::vector<std::string> some(texts.begin(),
                                     texts.begin() + std::min<size_t>(8, texts.size()));
       return fault(
-          unknown_, slot,
+          slot.is_feature ? unknown_ : unknown_label_, slot,
           fmt::format("is `{}`, which is not among the {} known: `{}`{}", shown_text(text),
                       texts.size(), join(some, "`, `"), texts.size() > some.size() ? ", ..." : ""));
     }
@@ -273,9 +273,10 @@ class CsvTableReader::Rows {
   std::vector<Array> arrays_;  // inputs, targets, weights of layout_
   std::string first_file_, file_;
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
-  Fault not_number_{"E310",
-                    "`features` chooses columns, `categorical` makes texts to ids, "
-                    "`dtype: float32` takes fractions"};
+  Fault not_number_{
+      "E310",
+      "`features` chooses columns, `categorical` makes texts to ids, `dates` takes dates, "
+      "`dtype: float32` takes fractions"};
   Fault no_date_{"E310",
                  "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
                  "`date_format: \"%d.%m.%Y\"`"};
@@ -283,9 +284,11 @@ class CsvTableReader::Rows {
   Fault missing_text_{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
   Fault missing_label_{"E311", "nothing fills in labels: leave such rows out of the file"};
   Fault infinite_{"E311", "`missing_texts: [inf]` makes it a missing value"};
+  Fault unknown_label_{"E312",
+                       "`vocabulary` gives the texts of a column, else the training data do"};
   Fault unknown_{"E312",
-                 "`oov_token: \"[UNK]\"` gives texts of features that the training data lack an "
-                 "id; `vocabulary` lists the texts of a column"};
+                 "`oov_token: \"[UNK]\"` gives unknown texts of features an id; `vocabulary` lists "
+                 "those of a column"};
 };
 
 // Throws E324 when the config gives the column a vocabulary that is not the learned one.
@@ -404,7 +407,7 @@ void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_r
 void CsvTableReader::Rows::report_faults() const {
   Diagnostics problems;
   for (const Fault* fault : {&not_number_, &no_date_, &missing_, &missing_text_, &missing_label_,
-                             &infinite_, &unknown_}) {
+                             &infinite_, &unknown_, &unknown_label_}) {
     if (fault->count > 0) {
       problems
           .error(fault->code, {},

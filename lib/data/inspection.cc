@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "data/csv_columns.h"
 #include "data/guess_source.h"
 #include "data/inspection_tables.h"
 #include "data/learned.h"
@@ -37,6 +38,18 @@ std::string class_label(const InspectedPart& part, int64_t label) {
   const bool has_name = label >= 0 && label < static_cast<int64_t>(part.class_names.size());
   return has_name ? fmt::format("{} {}", label, part.class_names[static_cast<size_t>(label)])
                   : std::to_string(label);
+}
+
+// "ids of city: 0 [MASK], 1 Bonn, 2 Rome"
+std::string ids_text(const std::string& column, const std::vector<std::string>& texts) {
+  constexpr size_t kShown = 12;
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(kShown, texts.size()); ++i) {
+    shown.push_back(fmt::format("{} {}", i, shown_text(texts[i])));
+  }
+  const std::string more =
+      texts.size() > kShown ? fmt::format(", ... ({} in all)", texts.size()) : "";
+  return fmt::format("\nids of {}: {}{}\n", shown_text(column), join(shown, ", "), more);
 }
 
 std::vector<std::string> texts_of(const Vocabulary& characters) {
@@ -134,6 +147,9 @@ std::string part_text(const InspectedPart& part) {
       out += fmt::format("... {} more\n", all - kMaxShownClasses);
     }
   }
+  for (const auto& [column, texts] : part.ids) {
+    out += ids_text(column, texts);
+  }
   for (size_t i = 0; i < part.first.size(); ++i) {
     out += fmt::format("{}sample {}: {}\n", i == 0 ? "\n" : "", i, part.first[i]);
   }
@@ -202,6 +218,7 @@ InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int6
   part.batches = (data.num_samples + (drops_remainder ? 0 : batch_size - 1)) / batch_size;
   part.class_names = data.class_names;
   Vocabulary characters;
+  part.ids = data.learned ? data.learned->csv.categories : part.ids;
   if (part.class_names.empty() && data.learned) {
     characters = data.learned->characters;
     part.class_names = texts_of(characters);
@@ -239,8 +256,9 @@ InspectedPart inspect_path(const std::string& path) {
   const auto add = [&](const std::string& name, const Rows& rows, bool may_be_labels) {
     part.arrays.push_back(inspect_array(name, "", rows, may_be_labels));
     part.samples = std::max(part.samples, rows.size());
-    for (int64_t i = 0; i < std::min<int64_t>(1, rows.size()); ++i) {
-      part.first.push_back(row_text(name, rows, i));
+    if (rows.size() > 0) {
+      part.first.resize(1);
+      part.first[0] += (part.first[0].empty() ? "" : "; ") + row_text(name, rows, 0);
     }
   };
   Guessed found = read_guessed(path, add);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct InspectedPart {
   std::vector<InspectedArray> arrays;
   std::optional<TableProfile> table = {};  // of tables: their columns
   std::optional<TextProfile> text = {};
-  std::vector<std::string> first = {};  // two samples, as text
+  std::vector<std::string> first = {};                       // two samples, as text
+  std::map<std::string, std::vector<std::string>> ids = {};  // column -> texts in order of ids
 };
 
 InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int64_t batch_size,

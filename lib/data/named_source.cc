@@ -1,4 +1,5 @@
 // Sources mnist, fashion_mnist, cifar10 and cifar100: the files that `meshtrain data fetch` gets.
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -105,13 +106,32 @@ std::optional<Samples> find_cifar100(const std::vector<std::string>& folders, bo
   MESHTRAIN_CHECK(false);
 }
 
-// `find` gives the samples of a split, where their files are in one of the folders.
+// No samples of this shape where one of the files is there: what is known without unpacking it.
+std::optional<Samples> find_shape(const std::vector<std::string>& folders, const Shape& sample,
+                                  std::initializer_list<std::string> files) {
+  if (std::none_of(files.begin(), files.end(),
+                   [&](const std::string& file) { return find_file(folders, file).has_value(); })) {
+    return std::nullopt;
+  }
+  Shape shape = {1};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  Samples one{HostTensor(DType::kUInt8, shape), HostTensor(DType::kUInt8, {1})};
+  std::fill_n(one.images.data<uint8_t>(), one.images.size(), uint8_t{0});
+  one.labels.set(0, 0);
+  return one;
+}
+
+// `find` gives the samples of a split, where their files are in one of the folders, `files`.
 template <class Find>
-Dataset read_set(const std::string& split, const SourceContext& context, Find&& find) {
+Dataset read_set(const std::string& split, const SourceContext& context, const Shape& sample,
+                 std::initializer_list<std::string> files, Find&& find) {
   const std::vector<std::string> folders = dataset_folders(context.base_dir);
   std::optional<Samples> samples;
   Reads reads;
-  reads.run(context.source.loc, [&] { samples = find(folders, split == "train"); });
+  reads.run(context.source.loc, [&] {
+    samples =
+        context.beginning ? find_shape(folders, sample, files) : find(folders, split == "train");
+  });
   reads.finish();
   if (!samples) {
     not_there(context.source, folders);
@@ -126,22 +146,25 @@ Dataset read_set(const std::string& split, const SourceContext& context, Find&& 
 }  // namespace
 
 Dataset read_mnist_source(const SplitOptions& source, const SourceContext& context) {
-  return read_set(source.split, context, find_mnist);
+  return read_set(source.split, context, {28, 28, 1},
+                  {"mnist.npz", idx_name("", source.split.value == "train", "images-idx3")},
+                  find_mnist);
 }
 
 Dataset read_fashion_mnist_source(const SplitOptions& source, const SourceContext& context) {
-  return read_set(source.split, context,
+  return read_set(source.split, context, {28, 28, 1},
+                  {idx_name("fashion-mnist/", source.split.value == "train", "images-idx3")},
                   [](const std::vector<std::string>& folders, bool is_train) {
                     return find_idx(folders, "fashion-mnist/", is_train);
                   });
 }
 
 Dataset read_cifar10_source(const SplitOptions& source, const SourceContext& context) {
-  return read_set(source.split, context, find_cifar10);
+  return read_set(source.split, context, {32, 32, 3}, {"cifar-10-binary.tar.gz"}, find_cifar10);
 }
 
 Dataset read_cifar100_source(const Cifar100Options& source, const SourceContext& context) {
-  return read_set(source.split, context,
+  return read_set(source.split, context, {32, 32, 3}, {"cifar-100-binary.tar.gz"},
                   [&](const std::vector<std::string>& folders, bool is_train) {
                     return find_cifar100(folders, is_train, source.label_mode);
                   });

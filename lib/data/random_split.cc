@@ -118,6 +118,13 @@ std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& 
     if (part.sample_weight) {
       select(part.sample_weight);
     }
+    if (part.files) {
+      std::vector<std::string> files;
+      for (const int64_t row : rows) {
+        files.push_back((*dataset.files)[static_cast<size_t>(row)]);
+      }
+      part.files = std::make_shared<std::vector<std::string>>(std::move(files));
+    }
     part.num_samples = static_cast<int64_t>(rows.size());
     out.push_back(std::move(part));
   }

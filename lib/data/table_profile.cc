@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostFrequent = 5;
 constexpr size_t kShownRows = 2;
-constexpr size_t kShownCharacters = 200;
+constexpr size_t kBeginning = 200;
 
 TextCounts most_frequent(const std::unordered_map<std::string, int64_t>& counts, size_t most) {
   TextCounts sorted(counts.begin(), counts.end());
@@ -207,7 +207,7 @@ TextProfile profile_text(const std::string& path) {
       const std::string character = rest.substr(at, length);
       ++counts[character];
       out.lines += character == "\n" ? 1 : 0;
-      if (out.beginning.size() < kShownCharacters) {
+      if (out.beginning.size() < kBeginning) {
         out.beginning += character;
       }
     }

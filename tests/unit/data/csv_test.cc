@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "config/source_like.h"
+#include "data/csv_dates.h"
 #include "data/csv_table.h"
 #include "data/dataset.h"
 #include "data/learned.h"
@@ -217,6 +218,64 @@ TEST_CASE("parse_csv: categories that are numbers are sorted as numbers") {
   const CsvTable table = parse("zone,y\n10,1\n9,1\n-1,1\n10,1\n", settings);
   CHECK(values(table.inputs[0].tensor) == Values{2, 1, 0, 2});
   CHECK(table.learned.categories.at("zone") == std::vector<std::string>{"-1", "9", "10"});
+}
+
+TEST_CASE(
+    "parse_csv: missing and unknown texts of features have the first ids, as in StringLookup") {
+  CsvSettings settings = labelled("y");
+  settings.categorical = {{"c", {}}};
+  settings.mask_token = "[MASK]";
+  settings.oov_token = "[UNK]";
+  const CsvTable train = parse("c,y\nred,1\n,2\nblue,3\nNA,4\n", settings);
+  CHECK(train.learned.categories.at("c") ==
+        std::vector<std::string>{"[MASK]", "[UNK]", "blue", "red"});
+  CHECK(values(train.inputs[0].tensor) == std::vector<double>{3, 0, 2, 0});
+  const CsvTable later = parse("c,y\ngreen,1\n?,2\nred,3\n", settings, &train.learned);
+  CHECK(values(later.inputs[0].tensor) == std::vector<double>{1, 0, 3});
+  settings.vocabularies = {{{"c", {}}, {"red", "blue"}}};
+  const CsvTable given = parse("c,y\nred,1\n,2\npink,3\n", settings);
+  CHECK(values(given.inputs[0].tensor) == std::vector<double>{2, 0, 1});
+  settings.oov_token = "";
+  CHECK(caught([&] { parse("c,y\npink,1\n", settings); }).code == "E312");
+}
+
+TEST_CASE("parse_csv: one-hot texts and dates are columns of their array") {
+  CsvSettings settings = labelled("y");
+  settings.one_hot = {{"c", {}}};
+  settings.dates = {{{"d", {}}, {DatePart::kYear, DatePart::kWeekday, DatePart::kDays}}};
+  settings.missing = CsvSettings::Missing::kMean;
+  const CsvTable table =
+      parse("n,d,c,y\n7,1970-01-02,b,1\n8,,a,2\n9,2024-02-29 12:30:00,b,3\n", settings);
+  CHECK(table.inputs[0].tensor.shape() == Shape{3, 6});
+  CHECK(table.columns.at("x") ==
+        std::vector<std::string>{"n", "d.year", "d.weekday", "d.days", "c=a", "c=b"});
+  CHECK(values(table.inputs[0].tensor) == std::vector<double>{7, 1970, 4, 1, 0, 1, 8, 1997, 3.5,
+                                                              9891.5, 1, 0, 9, 2024, 3, 19782, 0,
+                                                              1});
+  settings.date_format = "%d.%m.%Y";
+  CHECK(caught([&] { parse("n,d,c,y\n7,31.02.2020,b,1\n", settings); }).code == "E310");
+  CHECK(parse("n,d,c,y\n7,29.02.2020,b,1\n", settings).inputs[0].tensor.at(1) == 2020);
+}
+
+TEST_CASE("parse_date: ISO 8601, and only days that there are") {
+  const std::pair<const char*, double> kTimes[] = {{"1970-01-01", 0},
+                                                   {"1969-12-31", -86400},
+                                                   {"2001-09-09T01:46:40Z", 1e9},
+                                                   {" 2001-09-09 01:46:40.25 ", 1e9},
+                                                   {"2001/09/09 01:46", 999999960}};
+  for (const auto& [text, seconds] : kTimes) {
+    CAPTURE(text);
+    REQUIRE(parse_date(text, ""));
+    CHECK(date_part(*parse_date(text, ""), DatePart::kTimestamp) == seconds);
+  }
+  for (const char* text :
+       {"", "2023-02-29", "2023-13-01", "20230101", "2023-01-01x", "1.5", "23-01-01"}) {
+    CAPTURE(text);
+    CHECK(!parse_date(text, ""));
+  }
+  CHECK(date_part(*parse_date("1969-12-31 23:00", ""), DatePart::kDays) == -1);
+  CHECK(date_part(*parse_date("2024-12-31", ""), DatePart::kDayOfYear) == 366);
+  CHECK(date_part(*parse_date("2024-03-03", ""), DatePart::kWeekday) == 6);
 }
 
 TEST_CASE("parse_csv: missing features become a number or the mean of their column") {

@@ -493,6 +493,48 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
   }
 }
 
+TEST_CASE("split_at_random: disjoint parts that hold all samples, each class in proportion") {
+  HostTensor labels(DType::kInt32, {100});
+  for (int64_t i = 0; i < 100; ++i) {
+    labels.set(i, i < 80 ? 0 : 1);
+  }
+  Dataset dataset = labelled(std::move(labels));
+  dataset.sample_weight = make_rows(range(DType::kFloat32, {100}));  // the number of the sample
+  SplitConfig split;
+  split.validation = {0.2, place(3)};
+  split.test = {0.1, place(3)};
+  split.stratify.value = "label";
+  const auto samples_of = [&](int64_t seed) {
+    std::vector<std::vector<double>> parts;
+    for (const Dataset& part : split_at_random(dataset, split, seed)) {
+      const HostTensor x = whole(part.sample_weight), y = whole(part.targets[0].rows);
+      parts.emplace_back();
+      int64_t ones = 0;
+      for (int64_t i = 0; i < part.num_samples; ++i) {
+        parts.back().push_back(x.at(i));
+        ones += static_cast<int64_t>(y.at(i));
+      }
+      CHECK(5 * ones == part.num_samples);
+      CHECK(std::is_sorted(parts.back().begin(), parts.back().end()));
+    }
+    return parts;
+  };
+  const auto parts = samples_of(1);
+  std::set<double> all;
+  for (const auto& part : parts) {
+    all.insert(part.begin(), part.end());
+  }
+  CHECK(all.size() == 100);
+  CHECK(parts[1].size() == 20);
+  CHECK(parts[2].size() == 10);
+  CHECK(samples_of(1) == parts);
+  CHECK(samples_of(2) != parts);
+  split.seed.value = 1;
+  CHECK(samples_of(2) == parts);
+  split.validation.value = 0.001;
+  CHECK(caught([&] { split_at_random(dataset, split, 1); }).code == "E316");
+}
+
 TEST_CASE("rows are read in the order given") {
   const RowsPtr from = make_rows(range(DType::kFloat32, {4, 2}));
   float to[6] = {};

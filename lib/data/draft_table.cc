@@ -1,0 +1,283 @@
+// The draft of a config for a table.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "base/text.h"
+#include "config/flow.h"
+#include "data/csv_columns.h"
+#include "data/draft_config.h"
+#include "data/table_profile.h"
+
+namespace meshtrain {
+namespace {
+
+using Type = ColumnProfile::Type;
+
+constexpr int64_t kMostHot = 10;      // more texts become ids of an Embedding
+constexpr int64_t kMostClasses = 20;  // more integers are numbers to predict
+
+// Names that columns of labels often have, in lower case.
+constexpr const char* kLabelNames[] = {"label",   "target",   "class",  "y",       "species",
+                                       "outcome", "survived", "price",  "quality", "diagnosis",
+                                       "churn",   "salary",   "income", "medv",    "saleprice"};
+
+struct Draft {
+  std::vector<const ColumnProfile*> numbers, dates, hot, embedded;
+  std::vector<std::string> left_out;  // "`id`: each row has another one"
+};
+
+bool is_number(Type type) {
+  return type == Type::kInteger || type == Type::kNumber;
+}
+
+size_t find_label(const TableProfile& table, const std::string& label, const std::string& path) {
+  std::vector<std::string> names;
+  for (const ColumnProfile& column : table.columns) {
+    names.push_back(column.name);
+  }
+  if (!label.empty()) {
+    return find_csv_column(names, {label, {}}, path);
+  }
+  for (const char* const likely : kLabelNames) {
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return to_lower(name) == likely;
+    });
+    if (table.has_header && found != names.end()) {
+      return static_cast<size_t>(found - names.begin());
+    }
+  }
+  return names.size() - 1;
+}
+
+bool is_class(const ColumnProfile& label) {
+  return label.type == Type::kText ||
+         (label.type == Type::kInteger && label.distinct <= kMostClasses);
+}
+
+// Why a column says nothing about the label; empty when it may.
+std::string reason_to_leave(const ColumnProfile& column, int64_t rows) {
+  const int64_t present = rows - column.missing;
+  const bool is_named_id =
+      ends_with(to_lower(column.name), "id") || column.name == "index" || column.name == "#";
+  if (column.type == Type::kEmpty) {
+    return "it is empty";
+  }
+  if (column.distinct <= 1 && column.missing == 0) {
+    return "it is the same in each row";
+  }
+  if (column.type == Type::kInteger && is_named_id && column.distinct == rows) {
+    return "it numbers the rows";
+  }
+  if (column.type == Type::kText && present > 20 && 2 * column.distinct > present) {
+    return fmt::format("{} different texts in {} rows", format_thousands(column.distinct),
+                       format_thousands(present));
+  }
+  return "";
+}
+
+Draft sort_columns(const TableProfile& table, size_t label) {
+  Draft draft;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const ColumnProfile& column = table.columns[i];
+    if (i == label) {
+      continue;
+    }
+    if (const std::string reason = reason_to_leave(column, table.rows); !reason.empty()) {
+      draft.left_out.push_back(fmt::format("`{}`: {}", shown_text(column.name), reason));
+    } else if (column.type == Type::kText) {
+      (column.distinct <= kMostHot ? draft.hot : draft.embedded).push_back(&column);
+    } else {
+      (column.type == Type::kDate ? draft.dates : draft.numbers).push_back(&column);
+    }
+  }
+  return draft;
+}
+
+std::string list_of(const std::vector<const ColumnProfile*>& columns) {
+  std::vector<std::string> names;
+  for (const ColumnProfile* column : columns) {
+    names.push_back(yaml_text(column->name));
+  }
+  return "[" + join(names, ", ") + "]";
+}
+
+bool misses_any(const std::vector<const ColumnProfile*>& columns) {
+  return std::any_of(columns.begin(), columns.end(),
+                     [](const ColumnProfile* column) { return column->missing > 0; });
+}
+
+// A name that a layer can have: letters, digits and `_`, and no other layer has.
+std::string layer_name(const std::string& column, std::set<std::string>& taken) {
+  std::string name;
+  for (const char c : column) {
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  }
+  name = name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0 ? "c" + name : name;
+  while (!taken.insert(name).second) {
+    name += "_";
+  }
+  return name;
+}
+
+std::vector<const ColumnProfile*> numeric_columns(const Draft& draft) {
+  std::vector<const ColumnProfile*> all = draft.numbers;
+  all.insert(all.end(), draft.dates.begin(), draft.dates.end());
+  all.insert(all.end(), draft.hot.begin(), draft.hot.end());
+  return all;
+}
+
+// Numbers of a sample in the array of numbers, dates (three each) and one-hot texts.
+int64_t width_of(const Draft& draft) {
+  const bool misses = misses_any(draft.hot) || misses_any(draft.embedded);
+  auto width = static_cast<int64_t>(draft.numbers.size() + 3 * draft.dates.size());
+  for (const ColumnProfile* column : draft.hot) {
+    width += column->distinct + 1 + (misses ? 1 : 0);
+  }
+  return width;
+}
+
+std::string data_section(const std::string& path, const TableProfile& table, size_t label,
+                         const Draft& draft, const std::vector<std::string>& inputs) {
+  const ColumnProfile& target = table.columns[label];
+  const bool has_classes = is_class(target);
+  std::string out = "data:\n  train:\n    source: csv\n";
+  out += fmt::format("    path: {}\n", yaml_text(path));
+  out += fmt::format("    label: {}\n", yaml_text(target.name));
+  if (inputs.size() == 1) {
+    out += fmt::format("    features: {}\n", list_of(numeric_columns(draft)));
+  } else {
+    out += "    features:\n";
+    size_t at = 0;
+    if (!numeric_columns(draft).empty()) {
+      out += fmt::format("      {}: {}\n", inputs[at++], list_of(numeric_columns(draft)));
+    }
+    for (const ColumnProfile* column : draft.embedded) {
+      out += fmt::format("      {}: {}\n", inputs[at++], yaml_text(column->name));
+    }
+  }
+  std::vector<const ColumnProfile*> ids = draft.embedded;
+  if (has_classes && is_number(target.type)) {
+    ids.push_back(&target);  // classes need not count from 0
+  }
+  if (!ids.empty()) {
+    out += fmt::format("    categorical: {}\n", list_of(ids));
+  }
+  if (!draft.hot.empty()) {
+    out += fmt::format("    one_hot: {}  # a 0 or 1 for each text\n", list_of(draft.hot));
+  }
+  if (!draft.hot.empty() || !draft.embedded.empty()) {
+    if (misses_any(draft.hot) || misses_any(draft.embedded)) {
+      out += "    mask_token: \"[MASK]\"  # missing texts have an id of their own\n";
+    }
+    out += "    oov_token: \"[UNK]\"  # and so have texts that no row here has\n";
+  }
+  if (!draft.dates.empty()) {
+    out += "    dates:\n";
+    for (const ColumnProfile* column : draft.dates) {
+      out += fmt::format("      {}: [year, month, weekday]\n", yaml_text(column->name));
+    }
+  }
+  if (misses_any(draft.numbers) || misses_any(draft.dates)) {
+    out += "    missing: mean  # missing numbers become the mean of their column\n";
+  }
+  if (table.separator != ',') {
+    out += fmt::format("    separator: {}\n",
+                       table.separator == '\t' ? "tab" : fmt::format("\"{}\"", table.separator));
+  }
+  out += fmt::format("    header: {}\n", table.has_header);
+  return out + fmt::format("  split: {{validation: 0.2, seed: 1{}}}\n",
+                           has_classes ? ", stratify: label" : "");
+}
+
+std::string model_section(const ColumnProfile& target, const Draft& draft,
+                          const std::vector<std::string>& inputs) {
+  std::string out = "model:\n  layers:\n";
+  const bool has_numbers = !numeric_columns(draft).empty();
+  const bool is_plain = inputs.size() == 1 && has_numbers;
+  std::vector<std::string> parts;
+  size_t at = 0;
+  if (has_numbers) {
+    out += fmt::format("    - Input: {{name: {}, shape: [{}]}}\n", inputs[at], width_of(draft));
+    out += fmt::format("    - Normalization: {{name: scaled{}}}\n",
+                       is_plain ? "" : ", inputs: " + inputs[at]);
+    parts.emplace_back("scaled");
+    ++at;
+  }
+  for (const ColumnProfile* column : draft.embedded) {
+    const std::string& name = inputs[at++];
+    out += fmt::format("    - Input: {{name: {}, shape: [], dtype: int32}}\n", name);
+    out += fmt::format(
+        "    - Embedding: {{name: {0}_vector, input_dim: '=vocabulary_size({1})', output_dim: {2}, "
+        "inputs: {0}}}\n",
+        name, "\"" + column->name + "\"", column->distinct > 100 ? 16 : 8);
+    parts.push_back(name + "_vector");
+  }
+  if (parts.size() > 1) {
+    out += fmt::format("    - Concatenate: {{name: all, inputs: [{}]}}\n", join(parts, ", "));
+  }
+  out += "    - Dense: {name: hidden_1, units: 64, activation: relu}\n";
+  out += "    - Dense: {name: hidden_2, units: 32, activation: relu}\n";
+  if (is_class(target)) {
+    return out + "    - Dense: {name: class, units: =num_classes(), activation: softmax}\n";
+  }
+  out += "    - Dense: {name: scaled_value, units: 1}\n";
+  const double range = target.max - target.min;
+  return out + fmt::format(
+                   "    - Rescaling: {{name: value, scale: {:.4g}, offset: {:.6g}}}  # to the "
+                   "label's unit\n",
+                   range > 0 ? range / 4 : 1.0, target.mean);
+}
+
+}  // namespace
+
+std::string draft_table_config(const std::string& path, const std::string& label) {
+  const TableProfile table = profile_table({path}, {});
+  const size_t at = find_label(table, label, path);
+  const ColumnProfile& target = table.columns[at];
+  if (target.missing > 0) {
+    throw ConfigError("E311", {},
+                      fmt::format("`{}`: {} labels are missing in the column `{}`", path,
+                                  format_thousands(target.missing), shown_text(target.name)))
+        .help("leave such rows out of the file, or predict another column: --label NAME");
+  }
+  if (target.type == Type::kDate || table.rows < 2) {
+    throw ConfigError(
+        "E327", {},
+        fmt::format("`{}`: the column `{}`, {} rows of {}s, cannot be predicted", path,
+                    shown_text(target.name), table.rows, type_name(target.type)))
+        .help("--label NAME chooses the column to predict");
+  }
+  const Draft draft = sort_columns(table, at);
+  std::set<std::string> taken = {"scaled", "all",          "hidden_1", "hidden_2",
+                                 "class",  "scaled_value", "value",    "x"};
+  std::vector<std::string> inputs;
+  if (!numeric_columns(draft).empty()) {
+    inputs.push_back(draft.embedded.empty() ? "x" : layer_name("numbers", taken));
+  }
+  for (const ColumnProfile* column : draft.embedded) {
+    inputs.push_back(layer_name(column->name, taken));
+  }
+  if (inputs.empty()) {
+    throw ConfigError("E327", {}, fmt::format("`{}` has no column to learn from", path))
+        .help("left out: " + join(draft.left_out, "; "));
+  }
+  std::string out = draft_head(
+      path,
+      fmt::format("{} from {} columns of a table of {} rows", shown_text(target.name),
+                  table.columns.size() - 1 - draft.left_out.size(), format_thousands(table.rows)));
+  for (const std::string& reason : draft.left_out) {
+    out += fmt::format("# Left out: {}.\n", reason);
+  }
+  out += "\n" + data_section(path, table, at, draft, inputs);
+  out += "\n" + model_section(target, draft, inputs) +
+         "\ncompile:\n  optimizer: {Adam: {learning_rate: ";
+  out += is_class(target)
+             ? "0.003}}\n  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"
+             : "0.01}}\n  loss: mse\n  metrics: [mae, r2_score]\n";
+  return out + draft_fit(table.rows, 30);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,369 @@
+// Data as people have it: tables with missing texts and dates, drafts of configs, the page on
+// writing a config.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "base/json.h"
+#include "command.h"
+#include "data/digits.h"
+#include "support/png_file.h"
+#include "support/splitmix.h"
+#include "tensor/npy.h"
+#include "tensor/npz.h"
+
+TEST_SUITE_BEGIN("cpu");
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHouses = R"(
+name: houses
+data:
+  train:
+    source: csv
+    path: houses.csv
+    label: price
+    features: {numbers: [area, sold, heating], city: city}
+    categorical: [city]
+    one_hot: [heating]
+    dates: {sold: [year, month]}
+    mask_token: "[MASK]"
+    oov_token: "[UNK]"
+  split: {validation: 0.25, seed: 1}
+model:
+  layers:
+    - Input: {name: numbers, shape: [7]}
+    - Input: {name: city, shape: [], dtype: int32}
+    - Embedding: {name: where, input_dim: =vocabulary_size("city"), output_dim: 2, inputs: city}
+    - Concatenate: {name: all, inputs: [numbers, where]}
+    - Dense: {units: 1, name: price}
+compile: {optimizer: adam, loss: mse}
+fit: {epochs: 1}
+)";
+
+std::string houses_table(int rows) {
+  const char* const cities[] = {"Rome", "Bonn", "Oslo", ""};
+  const char* const heatings[] = {"gas", "oil", ""};
+  std::string text = "sold,area,rooms,city,heating,price\n";
+  for (int i = 0; i < rows; ++i) {
+    const uint64_t bits = test::splitmix_bits(3, static_cast<uint64_t>(i));
+    const uint64_t area = 30 + bits % 100;
+    text += fmt::format("{}-{:02}-{:02},{},{},{},{},{}\n", 2015 + (bits >> 8) % 8,
+                        1 + (bits >> 16) % 12, 1 + (bits >> 24) % 28, area, 1 + (bits >> 32) % 6,
+                        cities[(bits >> 40) % 4], heatings[(bits >> 48) % 3], 2 * area);
+  }
+  return text;
+}
+
+Result run_ok(const TemporaryFolder& folder, std::vector<std::string> words) {
+  Result result = meshtrain(std::move(words), folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err, result.out);
+  return result;
+}
+
+void check_refused(const TemporaryFolder& folder, std::vector<std::string> words,
+                   const std::vector<std::string>& parts) {
+  const Result result = meshtrain(std::move(words), folder.path());
+  CHECK_MESSAGE(result.exit_code != 0, result.out);
+  for (const std::string& part : parts) {
+    CHECK_MESSAGE(contains(result.err, part), part, "\n", result.err);
+  }
+}
+
+void write_images(const TemporaryFolder& folder, const std::string& name) {
+  const DigitImages digits = make_digits(30, 5);
+  for (int64_t i = 0; i < 30; ++i) {
+    const char* const kind = i % 3 == 0 ? "cat" : i % 3 == 1 ? "dog" : "emu";
+    test::write_png(folder.file(fmt::format("{}/{}/{}.png", name, kind, i)),
+                    digits.images.data<uint8_t>() + i * 784);
+  }
+}
+
+std::string idx_bytes(const Shape& shape, const uint8_t* bytes) {
+  std::string text = {0, 0, 8, static_cast<char>(shape.size())};
+  for (const int64_t size : shape) {
+    text += test::big_endian(static_cast<uint32_t>(size));
+  }
+  return text + std::string(reinterpret_cast<const char*>(bytes),
+                            static_cast<size_t>(num_elements(shape)));
+}
+
+HostTensor ramp(const Shape& shape, int64_t below) {
+  HostTensor tensor(below > 0 ? DType::kInt32 : DType::kFloat32, shape);
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    tensor.set(i, below > 0 ? static_cast<double>(i % below) : static_cast<double>(i % 7) / 7);
+  }
+  return tensor;
+}
+
+// Every file that configs/WRITE.md names.
+void write_page_files(const TemporaryFolder& folder) {
+  folder.write("houses.csv", houses_table(200));
+  const DigitImages digits = make_digits(120, 5);
+  folder.write("digits-images-idx3-ubyte.gz",
+               idx_bytes({120, 28, 28}, digits.images.data<uint8_t>()));
+  std::vector<uint8_t> labels;
+  for (int64_t i = 0; i < 120; ++i) {
+    labels.push_back(static_cast<uint8_t>(digits.labels.at(i)));
+  }
+  folder.write("digits-labels-idx1-ubyte.gz", idx_bytes({120}, labels.data()));
+  write_images(folder, "pets");
+  const HostTensor x = ramp({60, 5}, 0), y = ramp({60}, 4);
+  const NamedTensor arrays[] = {{"x", ramp({60, 5}, 0)}, {"y", ramp({60}, 4)}};
+  write_npz(folder.file("arrays.npz"), arrays);
+  write_npy(folder.file("x.npy"), x);
+  write_npy(folder.file("y.npy"), y);
+  std::string tale, ids;
+  for (int i = 0; i < 400; ++i) {
+    tale += "a cat sat on the mat.\n";
+    ids += static_cast<char>(i % 250);
+    ids += '\0';
+  }
+  folder.write("tale.txt", tale);
+  folder.write("ids.bin", ids);
+}
+
+std::vector<std::string> yaml_blocks(const std::string& page) {
+  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/" + page);
+  std::vector<std::string> blocks;
+  bool is_open = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line == "```yaml") {
+      is_open = true;
+      blocks.emplace_back();
+    } else if (line == "```") {
+      is_open = false;
+    } else if (is_open) {
+      blocks.back() += line + "\n";
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("csv: missing and unknown texts have ids, dates and one-hot texts are numbers") {
+  const TemporaryFolder folder;
+  folder.write("houses.csv", houses_table(200));
+  folder.write("houses.yaml", kHouses);
+  CHECK(contains(run_ok(folder, {"validate", "houses.yaml"}).out, "0 errors"));
+  run_ok(folder, {"train", "houses.yaml", "-q", "-o", "run"});
+  std::ifstream stored(folder.file("run/config.resolved.yaml"));
+  const std::string resolved((std::istreambuf_iterator<char>(stored)), {});
+  CHECK(contains(resolved, "input_dim: 5"));  // [MASK], [UNK], Bonn, Oslo, Rome
+  fs::remove(folder.file("houses.csv"));
+  folder.write("new.csv", "sold,area,city,heating\n2024-02-29,50,Paris,\n2024-03-01,50,,coal\n");
+  run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", "p.npy"});
+  CHECK(read_npy(folder.file("p.npy")).shape() == Shape{2, 1});
+  folder.write("bad.csv", "sold,area,city,heating\n2024-02-30,50,Rome,gas\n");
+  check_refused(folder, {"predict", "run", "-i", "bad.csv", "-o", "p.npy"},
+                {"E310", "column `sold` is `2024-02-30`, which is no date", "date_format"});
+}
+
+TEST_CASE("csv: the help of a missing or an unknown text names what works") {
+  const TemporaryFolder folder;
+  folder.write("houses.csv", houses_table(60));
+  folder.write("houses.yaml", kHouses);
+  check_refused(folder, {"train", "houses.yaml", "~data.train.mask_token"},
+                {"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"});
+  folder.write("other.csv", "sold,area,rooms,city,heating,price\n2020-01-01,1,1,Paris,gas,1\n");
+  check_refused(
+      folder,
+      {"train", "houses.yaml", "~data.train.oov_token", "~data.split",
+       "model.layers.numbers.shape=[6]", "data.validation={source: csv, path: other.csv}"},
+      {"E312", "`oov_token: \"[UNK]\"` gives unknown texts of features an id"});
+}
+
+TEST_CASE("data.split: random parts with every class of a sorted table") {
+  const TemporaryFolder folder;
+  std::string table = "x,kind\n";
+  for (const char* kind : {"cat", "dog", "emu"}) {
+    for (int i = 0; i < 40; ++i) {
+      table += fmt::format("{},{}\n", i, kind);
+    }
+  }
+  folder.write("sorted.csv", table);
+  folder.write("sorted.yaml", R"(
+data:
+  train: {source: csv, path: sorted.csv, label: kind}
+  split: {validation: 0.25, test: 0.1, seed: 1, stratify: label}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy, metrics: [accuracy]}
+)");
+  const auto json =
+      parse_json(run_ok(folder, {"data", "inspect", "sorted.yaml", "--format", "json"}).out);
+  const int64_t sizes[] = {26, 10, 4};
+  REQUIRE(json["parts"].size() == 3);
+  for (size_t part = 0; part < 3; ++part) {
+    const auto& classes = json["parts"][part]["arrays"][1]["classes"];
+    REQUIRE(classes.size() == 3);
+    for (const auto& one : classes) {
+      CHECK(one["samples"] == sizes[part]);
+    }
+  }
+  run_ok(folder, {"train", "sorted.yaml", "-q", "-o", "run"});
+  const auto evaluated = [&] {
+    const Result result = run_ok(folder, {"evaluate", "run", "--log-format=json"});
+    return json_text(parse_json(lines_of(result.out).back())["logs"]);
+  };
+  const std::string first = evaluated();
+  CHECK(evaluated() == first);
+  check_refused(folder, {"validate", "sorted.yaml", "fit.validation_split=0.2"},
+                {"E113", "`data.split.validation` and `fit.validation_split` exclude each other"});
+  check_refused(folder, {"validate", "sorted.yaml", "data.split.stratify=kind"},
+                {"E113", "write `stratify: label`"});
+}
+
+TEST_CASE("y: x: the samples are the targets, after the transforms") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  folder.write("auto.yaml", R"(
+data:
+  train: {source: idx, images: digits-images-idx3-ubyte.gz, y: x}
+  split: {validation: 0.25}
+  transform: [{Rescaling: {scale: =1/255}}, {Reshape: {target_shape: [784]}}]
+model: {layers: [{Input: {shape: [784]}}, {Dense: {units: 8}}, {Dense: {units: 784, activation: sigmoid}}]}
+compile: {optimizer: adam, loss: mse}
+)");
+  const auto train = parse_json(
+      run_ok(folder, {"data", "inspect", "auto.yaml", "--format", "json"}).out)["parts"][0];
+  CHECK(train["arrays"][1]["max"] == train["arrays"][0]["max"]);
+  CHECK(train["arrays"][1]["shape"] == train["arrays"][0]["shape"]);
+  run_ok(folder, {"train", "auto.yaml", "-q"});
+  for (const char* source : {"{source: csv, path: houses.csv, features: [area, rooms], y: x}",
+                             "{source: image_folder, directory: pets, image_size: [4, 4], y: x}",
+                             "{source: digits, samples: 40, y: x}"}) {
+    run_ok(folder, {"data", "inspect", "auto.yaml", "~data.transform",
+                    fmt::format("data.train={}", source)});
+  }
+  check_refused(folder, {"validate", "auto.yaml", "data.train.labels=digits-labels-idx1-ubyte.gz"},
+                {"E113", "`y: x` and `labels` of `idx` exclude each other"});
+  check_refused(folder, {"validate", "auto.yaml", "~data.train.y"},
+                {"E112", "`idx` needs `labels`"});
+}
+
+TEST_CASE("validate: what train would refuse, from the files, at its place") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  folder.write("houses.yaml", kHouses);
+  check_refused(folder, {"validate", "houses.yaml", "data.train.label=prize"},
+                {"E310", "has no column `prize`", "did you mean `price`?"});
+  check_refused(folder, {"validate", "houses.yaml", "model.layers.numbers.shape=[6]"},
+                {"E324", "samples have shape (7,), input `numbers` takes (6,)"});
+  check_refused(folder, {"validate", "houses.yaml", "fit.initial_weights=none.safetensors"},
+                {"E404", "command line:1:21"});
+  check_refused(folder, {"validate", "houses.yaml", "fit.batch_size=1000"},
+                {"E316", "fit.batch_size"});
+  const std::string rule = "distribution={layout_map: {d9/kernel: [null, batch]}}";
+  check_refused(folder, {"validate", "houses.yaml", rule, "fit.epoch=3"},
+                {"E111", "E202", "d9/kernel"});
+  check_refused(folder, {"validate", "houses.yaml", rule, "data.train.label=prize"},
+                {"E310", "E202"});
+  check_refused(folder,
+                {"validate", "houses.yaml", "~data.split", "data.validation={slice: \"[5:]\"}"},
+                {"this names no data source", "`{source: csv, slice: ...}`"});
+  const Result twice = meshtrain({"validate", "houses.yaml", "data.train.path=nofile.csv",
+                                  "~data.split", "data.validation={source: csv, path: houses.csv}"},
+                                 folder.path());
+  CHECK_MESSAGE(contains(twice.out, ": 1 error,"), twice.err);
+  folder.write("digits.yaml", R"(
+data: {train: {source: idx, images: digits-images-idx3-ubyte.gz, labels: digits-labels-idx1-ubyte.gz}}
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {units: 5, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+)");
+  check_refused(folder, {"validate", "digits.yaml"},
+                {"E312", "the 5 classes are the whole numbers 0..4"});
+  run_ok(folder, {"validate", "digits.yaml", "model.layers.2.Dense.units=10"});
+  check_refused(folder, {"validate", "digits.yaml", "model.layers.0.Input.shape=[28, 28]"},
+                {"E324"});
+}
+
+TEST_CASE("data inspect: any table and text without a config") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  const std::string table = run_ok(folder, {"data", "inspect", "houses.csv"}).out;
+  for (const char* part : {"200 rows, 6 columns, separator `,`, a header", "most frequent",
+                           "sold     date", "heating  text", "row 1: sold=20"}) {
+    CHECK_MESSAGE(contains(table, part), part, "\n", table);
+  }
+  const auto json =
+      parse_json(run_ok(folder, {"data", "inspect", "houses.csv", "--format", "json"}).out);
+  const auto& city = json["parts"][0]["table"]["columns"][3];
+  CHECK(city["type"] == "text");
+  CHECK(city["distinct"] == 3);
+  CHECK(city["missing"].get<int>() > 0);
+  const std::string text = run_ok(folder, {"data", "inspect", "tale.txt"}).out;
+  for (const char* part :
+       {"8,800 characters, 400 lines, 12 different characters", "U+0020", "begins: \"a cat"}) {
+    CHECK_MESSAGE(contains(text, part), part, "\n", text);
+  }
+  folder.write("houses.yaml", kHouses);
+  const std::string parts = run_ok(folder, {"data", "inspect", "houses.yaml"}).out;
+  CHECK_MESSAGE(contains(parts, "in the files: 200 rows"), parts);
+  CHECK_MESSAGE(contains(parts, "sample 0: numbers = "), parts);
+  CHECK_MESSAGE(contains(parts, "ids of city: 0 [MASK], 1 [UNK], 2 Bonn, 3 Oslo, 4 Rome"), parts);
+  folder.write("t.parquet", "PAR1........");
+  check_refused(folder, {"data", "inspect", "t.parquet"},
+                {"E327", "is a Parquet file", "pandas.read_parquet"});
+  check_refused(folder, {"train", "houses.yaml", "data.train.path=t.parquet"},
+                {"E327", "pandas.read_parquet"});
+}
+
+TEST_CASE("init --from: drafts validate and train as they are") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  std::string people = "PassengerId;Survived;Name;Sex;Age;Cabin\n";
+  for (int i = 1; i <= 90; ++i) {
+    people +=
+        fmt::format("{};{};\"Doe; {}\";{};{};{}\n", i, i % 3 == 0, i, i % 2 ? "male" : "female",
+                    i % 5 ? std::to_string(i) : "", i % 4 ? "" : "C" + std::to_string(i));
+  }
+  folder.write("people.csv", people);
+  for (const char* from : {"houses.csv", "people.csv", "pets", "arrays.npz", "tale.txt",
+                           "digits-images-idx3-ubyte.gz"}) {
+    CAPTURE(from);
+    folder.write("draft.yaml", run_ok(folder, {"init", "--from", from}).out);
+    CHECK(contains(run_ok(folder, {"validate", "draft.yaml"}).out, ": 0 errors, 0 warnings"));
+    run_ok(folder, {"train", "draft.yaml", "-q", "fit.epochs=1"});
+  }
+  const std::string draft = run_ok(folder, {"init", "--from", "people.csv"}).out;
+  for (const char* part :
+       {"label: Survived", "# Left out: `PassengerId`: it numbers the rows.", "# Left out: `Name`",
+        "one_hot: [Sex]", "separator: \";\"", "missing: mean"}) {
+    CHECK_MESSAGE(contains(draft, part), part, "\n", draft);
+  }
+  CHECK(contains(run_ok(folder, {"init", "--from", "people.csv", "--label", "Sex"}).out,
+                 "label: Sex"));
+  check_refused(folder, {"init", "--from", "people.csv", "--label", "Age"},
+                {"E311", "labels are missing"});
+  check_refused(folder, {"init", "--from", "people.csv", "--label", "Sec"},
+                {"E310", "did you mean `Sex`?"});
+}
+
+TEST_CASE("configs/WRITE.md: every block is read, a whole config is trained") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  const std::vector<std::string> blocks = yaml_blocks("configs/WRITE.md");
+  CHECK(blocks.size() >= 10);
+  for (const std::string& block : blocks) {
+    CAPTURE(block);
+    if (contains(block, "model:\n")) {
+      folder.write("block.yaml", block);
+      run_ok(folder, {"validate", "block.yaml"});
+      run_ok(folder, {"train", "block.yaml", "-q"});
+      continue;
+    }
+    folder.write("block.yaml", block +
+                                   "model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}\n"
+                                   "compile: {loss: mse}\nfit: {batch_size: 4}\n");
+    run_ok(folder, {"data", "inspect", "block.yaml"});
+  }
+}
+
+}  // namespace meshtrain
