@@ -106,6 +106,11 @@ class ModelBinder {
     out_.is_sequential = out_.is_sequential && !has_inputs && layer.object.class_name != "Call";
     if (has_inputs) {
       for_each_name(given->second, [&](const ConfigValue& name) { add_input(i, name); });
+      if (given->second.is_dict()) {
+        for (const auto& [role, name] : given->second.dict()) {
+          layer.input_roles.push_back(role);
+        }
+      }
     } else if (!is_input) {
       layer.inputs.push_back({out_.layers[i - 1].name.value, {}});
     }
@@ -187,7 +192,9 @@ class ModelBinder {
     const bool takes_two = is_any({"Subtract", "Dot"});
     const bool takes_many =
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
-    const bool is_known = find_class(Category::kLayer, class_name) != nullptr;
+    const ClassSpec* spec = find_class(Category::kLayer, class_name);
+    // Layers with roles check their inputs themselves.
+    const bool is_known = spec != nullptr && !spec->has_roles;
     if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
       diagnostics_
           .error("E121", layer.object.loc,

@@ -69,10 +69,10 @@ const CategoryEntry& entry_of(Category category) {
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
-    "SpectralNormalization MultiHeadAttention GroupQueryAttention GroupedQueryAttention Attention "
-    "AdditiveAttention LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
+    "SpectralNormalization "
+    "LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D Masking Lambda "
-    "ActivityRegularization ReversibleEmbedding PositionEmbedding RandomShear RandomErasing "
+    "ActivityRegularization RandomShear RandomErasing "
     "RandomHue RandomSaturation RandomSharpness RandomGrayscale RandomInvert RandomPerspective "
     "RandomPosterization RandomGaussianBlur RandomElasticTransform RandomColorJitter "
     "RandomColorDegeneration MixUp CutMix AugMix RandAugment Solarization Equalization "

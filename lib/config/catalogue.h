@@ -43,6 +43,7 @@ struct ClassSpec {
   std::function<bool(const ConfigObject&)> learns = {};
   bool is_generated = false;  // `samples` of its own, from no file
   bool is_unique = false;     // of a callback: a config has one at most
+  bool has_roles = false;     // of a layer: `inputs` may be a map from what they are to their names
 
   const Spec* find(std::string_view arg) const;
   std::vector<std::string> arg_names() const;

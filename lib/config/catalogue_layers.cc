@@ -115,9 +115,9 @@ std::vector<ClassSpec> merging() {
       {axes_arg("axes", "", "axis, or one for each input").required(),
        boolean("normalize", "false", "normalize along the axes first (cosine similarity)")}));
   // How it computes is the layer's own matter.
-  out.push_back(
-      make_class("Call", "uses an earlier layer again, with the same weights",
-                 {text("layer", "", "name of the layer").required(), name_arg(), inputs_arg()}));
+  out.push_back(make_class("Call", "uses an earlier layer again, with the same weights",
+                           {text("layer", "", "name of the layer").required(), name_arg(),
+                            inputs_arg(), shared_call_arg()}));
   out.push_back(repeat_class());
   return out;
 }
@@ -146,9 +146,9 @@ void add_second_name(ClassSpec& spec) {
 
 std::vector<ClassSpec> layer_classes() {
   std::vector<ClassSpec> out = core();
-  for (auto* part :
-       {&activations, &preprocessing, &merging, &convolution_layer_classes, &pooling_layer_classes,
-        &spatial_layer_classes, &normalization_layer_classes, &augmentation_layer_classes}) {
+  for (auto* part : {&activations, &preprocessing, &merging, &attention_layer_classes,
+                     &convolution_layer_classes, &pooling_layer_classes, &spatial_layer_classes,
+                     &normalization_layer_classes, &augmentation_layer_classes}) {
     for (ClassSpec& spec : part()) {
       out.push_back(std::move(spec));
     }

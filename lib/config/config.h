@@ -65,6 +65,7 @@ struct LayerConfig {
   Located<std::string> name;  // always set: given, or Keras' automatic name
   bool name_is_automatic = false;
   std::vector<Located<std::string>> inputs;  // names of earlier layers; empty only for Input
+  std::vector<std::string> input_roles;      // keys beside `inputs` where it is a map; else empty
   Located<std::string> shared_layer;         // Call: the layer used again (class_name "Call")
 };
 

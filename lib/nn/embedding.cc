@@ -1,4 +1,5 @@
-// Embedding. Source: Keras 3 layers/core/embedding.py.
+// Embedding and ReversibleEmbedding. Source: Keras 3 layers/core.
+#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -34,10 +35,75 @@ class Embedding : public ConfiguredLayer {
   int embeddings_ = kNone;
 };
 
+// As Embedding; called with `reverse`, hidden states (..., output_dim) -> logits (..., input_dim):
+// products with the rows of the same table or, untied, with columns of another one.
+class ReversibleEmbedding final : public ConfiguredLayer {
+ public:
+  using ConfiguredLayer::ConfiguredLayer;
+  bool casts_inputs() const override { return false; }
+  bool casts_weights() const override { return false; }
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!takes_one(inputs, diagnostics)) {
+      return failed_shape();
+    }
+    const int64_t rows = config_.integer("input_dim"), columns = config_.integer("output_dim");
+    Shape output = inputs[0];
+    if (is_reverse() && (output.size() < 2 || output.back() != columns)) {
+      shape_error(diagnostics, inputs,
+                  fmt::format("reversed, it takes {} features in the last dimension", columns))
+          .help("set `output_dim` to the size of the hidden states");
+      return failed_shape();
+    }
+    embeddings_ = add_weight("embeddings", {rows, columns});
+    if (!config_.boolean("tie_weights")) {
+      reverse_ = add_weight("reverse_embeddings", {columns, rows}, variable_dtype,
+                            make_initializer(config_.arg("embeddings_initializer")));
+    }
+    if (is_reverse()) {
+      output.back() = rows;
+    } else {
+      output.push_back(columns);
+    }
+    return output;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    if (!is_reverse()) {
+      const ValueId ids = b.cast(inputs[0], DType::kInt32);
+      return to_compute(context, b.gather_rows(context.weight(embeddings_), ids));
+    }
+    const DType type = config_.has("reverse_dtype")
+                           ? parse_dtype(config_.string("reverse_dtype")).value()
+                           : context.compute_dtype;
+    const ValueId x = b.cast(inputs[0], type);
+    const size_t rank = b.shape(x).size();
+    std::string outer;
+    for (size_t i = 0; i + 1 < rank; ++i) {
+      outer += static_cast<char>('a' + i);
+    }
+    ValueId logits = reverse_ == kNone ? b.einsum(outer + "y,zy->" + outer + "z",
+                                                  {x, b.cast(context.weight(embeddings_), type)})
+                                       : b.einsum(outer + "y,yz->" + outer + "z",
+                                                  {x, b.cast(context.weight(reverse_), type)});
+    if (config_.has("logit_soft_cap")) {
+      const double cap = config_.number("logit_soft_cap");
+      logits = b.mul(b.unary("tanh", b.div(logits, cap)), cap);
+    }
+    return to_compute(context, logits);
+  }
+
+ private:
+  bool is_reverse() const { return use.call_flag("reverse"); }
+
+  int embeddings_ = kNone, reverse_ = kNone;
+};
+
 }  // namespace
 
 std::vector<LayerEntry> embedding_layers() {
-  return {{"Embedding", make_as<Embedding>}};
+  return {{"Embedding", make_as<Embedding>}, {"ReversibleEmbedding", make_as<ReversibleEmbedding>}};
 }
 
 }  // namespace meshtrain

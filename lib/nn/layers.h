@@ -26,6 +26,9 @@ std::vector<LayerEntry> activation_layers();           // activation_layers.cc
 std::vector<LayerEntry> preprocessing_layers();        // preprocessing.cc
 std::vector<LayerEntry> merge_layers();                // merge.cc
 std::vector<LayerEntry> dot_layers();                  // dot.cc
+std::vector<LayerEntry> attention_layers();            // attention.cc
+std::vector<LayerEntry> score_attention_layers();      // score_attention.cc
+std::vector<LayerEntry> position_layers();             // positions.cc
 std::vector<LayerEntry> conv_layers();                 // conv.cc
 std::vector<LayerEntry> conv_transpose_layers();       // conv_transpose.cc
 std::vector<LayerEntry> pooling_layers();              // pooling.cc

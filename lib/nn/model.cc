@@ -132,6 +132,8 @@ class ModelBuilder {
     if (layer == nullptr || !inputs_ok) {
       return;
     }
+    call.use = {config.input_roles, std::make_shared<const ConfigObject>(config.object)};
+    layer->use = call.use;
     try {
       call.output_shape = layer->build(shapes, diagnostics_);
       call.dtype = layer->output_dtype(dtypes);
@@ -255,6 +257,23 @@ Model::Model(const ModelConfig& config, const DTypePolicy& policy, Diagnostics& 
   builder.finish(config);
 }
 
+const ConfigValue* LayerUse::call_argument(std::string_view name) const {
+  if (arguments == nullptr || !arguments->has("call")) {
+    return nullptr;
+  }
+  for (const auto& [key, value] : arguments->arg("call").dict()) {
+    if (key == name) {
+      return value.is_null() ? nullptr : &value;
+    }
+  }
+  return nullptr;
+}
+
+bool LayerUse::call_flag(std::string_view name) const {
+  const ConfigValue* value = call_argument(name);
+  return value != nullptr && value->boolean();
+}
+
 int64_t Model::num_params(bool trainable_only) const {
   int64_t count = 0;
   for (const Weight* weight : weights_) {
@@ -283,7 +302,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}, {}};
+    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}};
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];
@@ -293,6 +312,16 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
       return cast ? builder.cast(value, layer.dtype) : value;
     };
     context.update = [&](int index, ValueId value) { fresh[first + index] = value; };
+    const ConfigObject* config = layer.config();
+    const bool penalized =
+        penalties != nullptr && config != nullptr && config->has("activity_regularizer");
+    context.regularize = [&](ValueId part) {
+      if (penalized) {
+        penalties->push_back(
+            add_activity_penalty(builder, config->arg("activity_regularizer").object(), part));
+      }
+    };
+    layer.use = call.use;
     std::vector<ValueId> arguments;
     for (const int input : call.inputs) {
       const ValueId x = results[input];
@@ -300,10 +329,8 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
       arguments.push_back(cast ? builder.cast(x, layer.dtype) : x);
     }
     const ValueId result = layer.call(context, arguments);
-    if (const ConfigObject* config = layer.config();
-        penalties != nullptr && config != nullptr && config->has("activity_regularizer")) {
-      penalties->push_back(
-          add_activity_penalty(builder, config->arg("activity_regularizer").object(), result));
+    if (layer.regularizes_output()) {
+      context.regularize(result);
     }
     results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
   }

@@ -31,6 +31,18 @@ struct Weight {
   std::shared_ptr<const ConfigObject> regularizer = nullptr, constraint = nullptr;
 };
 
+// One use of a layer, as the config writes it.
+struct LayerUse {
+  // What each input is ("query", "value"), where `inputs` is a map; else empty.
+  std::vector<std::string> roles = {};
+  // The layer's arguments, or those of the Call that uses it again; null: a layer without any.
+  std::shared_ptr<const ConfigObject> arguments = nullptr;
+
+  // A field of the argument `call`; null where there is none.
+  const ConfigValue* call_argument(std::string_view name) const;
+  bool call_flag(std::string_view name) const;  // false where it is not given
+};
+
 // The context of a layer's `call`.
 struct CallContext {
   Builder& builder;
@@ -43,6 +55,8 @@ struct CallContext {
   std::function<ValueId(int weight_index)> weight;
   // The value that a weight which does not train takes at the end of the step; only when training.
   std::function<void(int weight_index, ValueId value)> update;
+  // An output of a part of the layer, which the argument activity_regularizer may penalize.
+  std::function<void(ValueId part)> regularize;
 };
 
 // A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
@@ -60,6 +74,8 @@ class Layer {
   // Keras' autocast of a layer and of a variable.
   virtual bool casts_inputs() const { return true; }
   virtual bool casts_weights() const { return true; }
+  // Whether activity_regularizer is of the layer's output; else `call` names the parts.
+  virtual bool regularizes_output() const { return true; }
   // The arguments as configured; null for a layer that keeps none.
   virtual const ConfigObject* config() const { return nullptr; }
 
@@ -70,6 +86,7 @@ class Layer {
   DType variable_dtype = DType::kFloat32;  // policy: of the weights
   bool trainable = true;                   // false: none of its weights trains
   std::vector<Weight> weights;             // trainable first, in Keras' creation order
+  LayerUse use;                            // what build() or call() is for
 
  protected:
   // Index of the new weight "<layer name>/<weight name>". A layer that is built again (Call) gets
@@ -99,8 +116,9 @@ class Model {
     std::string name;         // of the entry in the config: the layer's, or that of the Call
     int layer = 0;            // kNone for an Input
     std::vector<int> inputs;  // indices of earlier calls
-    Shape output_shape;       // with kUnknownDim for the batch
-    bool is_input = false;    // an Input: fed by the data
+    LayerUse use;
+    Shape output_shape;     // with kUnknownDim for the batch
+    bool is_input = false;  // an Input: fed by the data
     DType dtype = DType::kFloat32;
   };
   const std::string& name() const { return name_; }

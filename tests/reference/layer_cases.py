@@ -229,18 +229,8 @@ def augmentation():
     return result
 
 
-def attention():
-    return [
-        case("MultiHeadAttention", [[2, 4, 5], [2, 3, 5]], {"num_heads": 2, "key_dim": 3}, separate=True),
-        case("MultiHeadAttention", [[2, 4, 5], [2, 4, 5]], {"num_heads": 2, "key_dim": 3, "use_bias": False},
-             separate=True, call={"use_causal_mask": True}),
-        case("GroupQueryAttention", [[2, 4, 5], [2, 3, 5]], {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2},
-             separate=True),
-    ]
-
-
 FILES = {
-    "layers": lambda: core() + activations() + attention(),
+    "layers": lambda: core() + activations(),
     "layers_convolution": lambda: convolutions() + transposed(),
     "layers_pooling": pooling,
     "layers_spatial": spatial,

@@ -90,6 +90,19 @@ const Entries kStepLayers = {
     "ELU: {name: a@}|LeakyReLU: {name: b@}|Minimum: {inputs: [a@, b@]}",
     "ELU: {name: a@}|ReLU: {name: b@}|Concatenate: {axis: 1, inputs: [a@, b@]}",
     "ELU: {name: a@}|ReLU: {name: b@}|Dot: {axes: 2, inputs: [a@, b@]}",
+    "MultiHeadAttention: {num_heads: 4, key_dim: 3, call: {use_causal_mask: true}}",
+    "MultiHeadAttention: {num_heads: 2, key_dim: 3, dropout: 0.3, use_gate: true}",
+    "ELU: {name: a@}|MultiHeadAttention: {num_heads: 2, key_dim: 4, inputs: {query: a@, value: "
+    "a@}}",
+    "GroupQueryAttention: {head_dim: 4, num_query_heads: 4, num_key_value_heads: 2, "
+    "rotary: {RotaryEmbedding: {}}, call: {use_causal_mask: true}}",
+    "GroupQueryAttention: {head_dim: 2, num_query_heads: 4, num_key_value_heads: 1, "
+    "sliding_window: 3}",
+    "ELU: {name: a@}|Attention: {use_scale: true, dropout: 0.2, inputs: [a@, a@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|AdditiveAttention: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|PositionEmbedding: {name: b@, sequence_length: 64}|Add: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|SinePositionEncoding: {name: b@}|Add: {inputs: [a@, b@]}",
+    "RotaryEmbedding",
 };
 const Entries kVolumeLayers = {
     "Conv3D: {filters: 4, kernel_size: 2, padding: same}",

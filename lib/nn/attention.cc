@@ -1,0 +1,384 @@
+// MultiHeadAttention and GroupQueryAttention. Source: Keras 3 layers/attention.
+#include "ir/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "nn/arguments.h"
+#include "nn/compile.h"
+#include "nn/layers.h"
+#include "nn/roles.h"
+#include "nn/rotary.h"
+
+namespace meshtrain {
+namespace {
+
+// "abc..." of the given length, from `first` on.
+std::string letters_from(char first, size_t count) {
+  std::string out(count, first);
+  std::iota(out.begin(), out.end(), first);
+  return out;
+}
+
+// A product of the layer: kernel and, with use_bias, bias.
+struct Projection {
+  int kernel = kNone, bias = kNone;
+};
+
+class ProjectedAttention : public ConfiguredLayer {
+ public:
+  using ConfiguredLayer::ConfiguredLayer;
+  bool regularizes_output() const override { return false; }
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!set_sizes(diagnostics)) {
+      return failed_shape();
+    }
+    const std::optional<AttentionInputs> found = find_inputs(inputs, diagnostics);
+    if (!found || !set_axes(inputs, *found, diagnostics)) {
+      return failed_shape();
+    }
+    const Shape &query = inputs[found->query], &key = inputs[found->key],
+                &value = inputs[found->value];
+    query_ = add_projection("query", {query.back()}, {heads_, head_size_});
+    key_ = add_projection("key", {key.back()}, {groups_, head_size_});
+    if (config_.boolean("use_gate")) {
+      gate_ = add_projection("gate", {query.back()}, {heads_, value_size_});
+    }
+    value_ = add_projection("value", {value.back()}, {groups_, value_size_});
+    Shape features = output_features(query.back());
+    output_ = add_projection("attention_output", {heads_, value_size_}, features);
+    Shape out(query.begin(), query.end() - 1);
+    out.insert(out.end(), features.begin(), features.end());
+    return out;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    const AttentionInputs at = inputs_of(use, inputs.size());
+    const size_t rank = b.shape(inputs[at.query]).size();
+    ValueId q = project(context, query_, inputs[at.query], 1);
+    ValueId k = project(context, key_, inputs[at.key], 1);
+    const ValueId gate = gate_.kernel == kNone
+                             ? kNone
+                             : b.unary("sigmoid", project(context, gate_, inputs[at.query], 1));
+    ValueId v = project(context, value_, inputs[at.value], 1);
+    const Shape projected = b.shape(q);
+    q = in_rows(b, q, rank);
+    k = in_rows(b, k, rank);
+    v = in_rows(b, v, rank);
+    if (config_.has("rotary")) {
+      const ConfigObject& rotary = config_.arg("rotary").object();
+      const ValueId positions = role_value(context, at.positions, inputs, DType::kInt32);
+      q = rotate(b, rotary, q, positions);
+      k = rotate(b, rotary, k, positions);
+    }
+    ValueId o = attend(context, at, inputs, q, k, v);
+    Shape features = projected;
+    features.back() = value_size_;
+    o = from_rows(b, o, features, rank);
+    if (gate != kNone) {
+      o = b.mul(o, gate);
+    }
+    return project(context, output_, o, 2);
+  }
+
+ protected:
+  // Sets heads_, groups_, head_size_ and value_size_ from the arguments.
+  virtual bool set_sizes(Diagnostics& diagnostics) = 0;
+  virtual Shape output_features(int64_t query_features) const = 0;
+
+  int64_t heads_ = 1, groups_ = 1, head_size_ = 1, value_size_ = 1;
+
+ private:
+  std::optional<AttentionInputs> find_inputs(std::span<const Shape> inputs,
+                                             Diagnostics& diagnostics) const {
+    std::string problem;
+    const std::optional<AttentionInputs> found = try_inputs(use, inputs.size(), problem);
+    if (!found) {
+      shape_error(diagnostics, inputs, problem)
+          .help(
+              "write `inputs: x` for self-attention, `inputs: [query, value, key]`, or a map such "
+              "as `inputs: {query: x, value: y, attention_mask: m}`");
+      return std::nullopt;
+    }
+    problem = shape_problem(inputs, *found);
+    if (!problem.empty()) {
+      shape_error(diagnostics, inputs, problem);
+      return std::nullopt;
+    }
+    return found;
+  }
+
+  std::string shape_problem(std::span<const Shape> inputs, const AttentionInputs& at) const {
+    const Shape &query = inputs[at.query], &key = inputs[at.key], &value = inputs[at.value];
+    if (query.size() < 3 || key.size() != query.size() || value.size() != query.size()) {
+      return "query, key and value need one rank, at least 3: (batch, steps, features)";
+    }
+    for (const Shape* shape : {&query, &key, &value}) {
+      if (std::find(shape->begin() + 1, shape->end(), kUnknownDim) != shape->end()) {
+        return "all sizes beside the batch must be known; write them in the Input's `shape`";
+      }
+    }
+    if (!std::equal(key.begin() + 1, key.end() - 1, value.begin() + 1, value.end() - 1)) {
+      return fmt::format("key {} and value {} must agree in all but the last dimension",
+                         shape_string(key), shape_string(value));
+    }
+    return mask_problem(inputs, at, query[1], key[1], query.size());
+  }
+
+  std::string mask_problem(std::span<const Shape> inputs, const AttentionInputs& at,
+                           int64_t queries, int64_t keys, size_t rank) const {
+    const bool has_any = at.query_mask || at.key_mask || at.value_mask || at.attention_mask ||
+                         at.positions || at.segments || use.call_flag("use_causal_mask") ||
+                         config_.has("sliding_window") || config_.has("rotary");
+    if (rank > 3 && has_any) {
+      return "masks, positions and windows need inputs of rank 3";
+    }
+    const auto check = [&](const std::optional<size_t>& role, const char* name, int64_t steps) {
+      return !role || inputs[*role] == Shape{kUnknownDim, steps}
+                 ? std::string()
+                 : fmt::format("{} must be (None, {}), not {}", name, steps,
+                               shape_string(inputs[*role]));
+    };
+    for (const std::string& problem :
+         {check(at.query_mask, "query_mask", queries), check(at.key_mask, "key_mask", keys),
+          check(at.value_mask, "value_mask", keys), check(at.positions, "positions", queries),
+          check(at.segments, "segments", queries)}) {
+      if (!problem.empty()) {
+        return problem;
+      }
+    }
+    if ((at.positions || at.segments) && queries != keys) {
+      return "positions and segments are for self-attention: queries and keys are the same steps";
+    }
+    if (at.attention_mask) {
+      const Shape& mask = inputs[*at.attention_mask];
+      if (mask != Shape{kUnknownDim, queries, keys} &&
+          mask != Shape{kUnknownDim, heads_, queries, keys}) {
+        return fmt::format(
+            "attention_mask must be (None, {0}, {1}) or (None, {2}, {0}, {1}), not {3}", queries,
+            keys, heads_, shape_string(mask));
+      }
+    }
+    return {};
+  }
+
+  // The dimensions that attention is over; for rank 3 the one between batch and features.
+  bool set_axes(std::span<const Shape> inputs, const AttentionInputs& at,
+                Diagnostics& diagnostics) {
+    const size_t rank = inputs[at.query].size();
+    axes_ = integers_of(value_or_null(config_, "attention_axes"));
+    if (axes_.empty()) {
+      axes_.resize(rank - 2);
+      std::iota(axes_.begin(), axes_.end(), 1);
+    }
+    for (int64_t& axis : axes_) {
+      const auto counted = axis_in(axis, rank);
+      if (!counted || *counted == 0 || *counted == static_cast<int64_t>(rank) - 1) {
+        argument_error(
+            diagnostics, "attention_axes",
+            fmt::format("names {}, which is no dimension between batch and features", axis))
+            .help(fmt::format("write 1 to {}", rank - 2));
+        return false;
+      }
+      axis = *counted;
+    }
+    std::vector<int64_t> sorted = axes_;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+      argument_error(diagnostics, "attention_axes", "names a dimension twice");
+      return false;
+    }
+    for (int64_t d = 1; d + 1 < static_cast<int64_t>(rank); ++d) {
+      const auto i = static_cast<size_t>(d);
+      if (std::find(axes_.begin(), axes_.end(), d) == axes_.end() &&
+          inputs[at.query][i] != inputs[at.key][i]) {
+        shape_error(diagnostics, inputs,
+                    fmt::format("dimension {} is no attention axis, and must be the same", d));
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Projection add_projection(const std::string& part, const Shape& in, const Shape& out) {
+    const auto product = [](const Shape& shape) {
+      return static_cast<double>(num_elements(shape));
+    };
+    Shape kernel = in;
+    kernel.insert(kernel.end(), out.begin(), out.end());
+    Projection projection;
+    projection.kernel = add_weight(
+        part + "/kernel", kernel, variable_dtype,
+        make_initializer(config_.arg("kernel_initializer"), Fans{product(in), product(out)}));
+    if (config_.boolean("use_bias")) {
+      projection.bias = add_weight(part + "/bias", out, variable_dtype,
+                                   make_initializer(config_.arg("bias_initializer")));
+    }
+    return projection;
+  }
+
+  // x times the kernel over its last `contracted` dimensions, plus the bias.
+  ValueId project(CallContext& context, const Projection& projection, ValueId x,
+                  size_t contracted) const {
+    Builder& b = context.builder;
+    x = to_compute(context, x);
+    const ValueId kernel = context.weight(projection.kernel);
+    const std::string outer = letters_from('a', b.shape(x).size() - contracted);
+    const std::string inner = letters_from('m', contracted);
+    const std::string out = letters_from('s', b.shape(kernel).size() - contracted);
+    x = b.einsum(outer + inner + "," + inner + out + "->" + outer + out, {x, kernel});
+    if (projection.bias != kNone) {
+      x = b.add(x, context.weight(projection.bias));
+    }
+    context.regularize(x);
+    return x;
+  }
+
+  // Of inputs of rank > 3: all batch dimensions as one, all attention axes as one.
+  std::vector<int64_t> order_of_rows(size_t rank) const {
+    std::vector<int64_t> order;
+    for (int64_t d = 0; d + 1 < static_cast<int64_t>(rank); ++d) {
+      if (std::find(axes_.begin(), axes_.end(), d) == axes_.end()) {
+        order.push_back(d);
+      }
+    }
+    order.insert(order.end(), axes_.begin(), axes_.end());
+    order.push_back(static_cast<int64_t>(rank) - 1);  // heads
+    order.push_back(static_cast<int64_t>(rank));      // their features
+    return order;
+  }
+
+  ValueId in_rows(Builder& b, ValueId x, size_t rank) const {
+    if (rank == 3) {
+      return x;
+    }
+    const ValueId ordered = b.transpose(x, order_of_rows(rank));
+    const Shape shape = b.shape(ordered);
+    const auto batch_end = shape.begin() + static_cast<ptrdiff_t>(rank - 1 - axes_.size());
+    const auto steps_end = shape.end() - 2;
+    const auto product = [](auto begin, auto end) {
+      return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
+    };
+    return b.reshape(ordered, {product(shape.begin(), batch_end), product(batch_end, steps_end),
+                               shape[rank - 1], shape[rank]});
+  }
+
+  ValueId from_rows(Builder& b, ValueId x, const Shape& shape, size_t rank) const {
+    if (rank == 3) {
+      return x;
+    }
+    const std::vector<int64_t> order = order_of_rows(rank);
+    Shape ordered;
+    std::vector<int64_t> back(order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      ordered.push_back(shape[static_cast<size_t>(order[i])]);
+      back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    }
+    return b.transpose(b.reshape(x, ordered), back);
+  }
+
+  ValueId rotate(Builder& b, const ConfigObject& rotary, ValueId x, ValueId positions) const {
+    const Shape shape = b.shape(x);
+    const auto [cosine, sine] =
+        rotary_angles(b, rotary, positions, 0, shape[1], shape[3], b.dtype(x));
+    return b.apply("rotary", {x, cosine, sine}, {{"inverse", int64_t{0}}});
+  }
+
+  ValueId role_value(CallContext& context, const std::optional<size_t>& role,
+                     std::span<const ValueId> inputs, DType dtype) const {
+    return role ? context.builder.cast(inputs[*role], dtype) : kNone;
+  }
+
+  ValueId attend(CallContext& context, const AttentionInputs& at, std::span<const ValueId> inputs,
+                 ValueId q, ValueId k, ValueId v) const {
+    Builder& b = context.builder;
+    const double rate = context.training ? config_.number("dropout") : 0;
+    if (rate >= 1) {
+      Shape shape = b.shape(q);
+      shape.back() = value_size_;
+      return b.constant(0, b.dtype(q), shape);
+    }
+    AttentionCall attention;
+    attention.scale = 1 / std::sqrt(static_cast<double>(head_size_));
+    attention.causal = use.call_flag("use_causal_mask");
+    attention.window = integer_or(config_, "sliding_window", 0);
+    attention.rate = rate;
+    attention.seed = seed(context);
+    const auto value = [&](const std::optional<size_t>& role, DType dtype) {
+      return role_value(context, role, inputs, dtype);
+    };
+    using Operand = AttentionOperand;
+    attention.set(Operand::kStep, rate > 0 ? context.step : kNone);
+    attention.set(Operand::kQueryMask, value(at.query_mask, DType::kBool));
+    attention.set(Operand::kKeyMask, both_masks(b, value(at.value_mask, DType::kBool),
+                                                value(at.key_mask, DType::kBool)));
+    const ValueId segments = value(at.segments, DType::kInt32);
+    attention.set(Operand::kQuerySegments, segments);
+    attention.set(Operand::kKeySegments, segments);
+    const ValueId positions = value(at.positions, DType::kInt32);
+    attention.set(Operand::kQueryPositions, positions);
+    attention.set(Operand::kKeyPositions, positions);
+    ValueId mask = value(at.attention_mask, DType::kBool);
+    if (mask != kNone && b.shape(mask).size() == 3) {
+      mask = b.expand_dims(mask, 1);
+    }
+    attention.set(Operand::kMask, mask);
+    return add_attention(b, q, k, v, attention);
+  }
+
+  std::vector<int64_t> axes_;
+  Projection query_, key_, gate_, value_, output_;
+};
+
+class MultiHeadAttention final : public ProjectedAttention {
+ public:
+  using ProjectedAttention::ProjectedAttention;
+
+ protected:
+  bool set_sizes(Diagnostics& diagnostics) override {
+    heads_ = groups_ = config_.integer("num_heads");
+    head_size_ = config_.integer("key_dim");
+    value_size_ = integer_or(config_, "value_dim", head_size_);
+    return !config_.has("rotary") ||
+           check_rotary(config_.arg("rotary").object(), name + "/rotary", head_size_, diagnostics);
+  }
+  Shape output_features(int64_t query_features) const override {
+    const std::vector<int64_t> given = integers_of(value_or_null(config_, "output_shape"));
+    return given.empty() || given == std::vector<int64_t>{0} ? Shape{query_features}
+                                                             : Shape(given.begin(), given.end());
+  }
+};
+
+class GroupQueryAttention final : public ProjectedAttention {
+ public:
+  using ProjectedAttention::ProjectedAttention;
+
+ protected:
+  bool set_sizes(Diagnostics& diagnostics) override {
+    heads_ = config_.integer("num_query_heads");
+    groups_ = config_.integer("num_key_value_heads");
+    head_size_ = value_size_ = config_.integer("head_dim");
+    if (heads_ % groups_ != 0) {
+      argument_error(
+          diagnostics, "num_query_heads",
+          fmt::format("is {}, which {} heads of keys and values do not divide", heads_, groups_))
+          .help("set `num_key_value_heads` to a divisor of `num_query_heads`");
+      return false;
+    }
+    return !config_.has("rotary") ||
+           check_rotary(config_.arg("rotary").object(), name + "/rotary", head_size_, diagnostics);
+  }
+  Shape output_features(int64_t query_features) const override { return {query_features}; }
+};
+
+}  // namespace
+
+std::vector<LayerEntry> attention_layers() {
+  return {{"MultiHeadAttention", make_as<MultiHeadAttention>},
+          {"GroupQueryAttention", make_as<GroupQueryAttention>}};
+}
+
+}  // namespace meshtrain
