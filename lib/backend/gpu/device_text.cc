@@ -1,5 +1,7 @@
 #include "backend/gpu/device_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -7,6 +9,10 @@
 namespace meshtrain::gpu {
 
 void DeviceText::add(std::string_view name) {
+  add_file(fmt::format("backend/gpu/device/{}.cuh", name));
+}
+
+void DeviceText::add_file(std::string_view name) {
   constexpr std::string_view kInclude = "#include \"", kOnce = "#pragma once\n";
   if (!added_.emplace(name).second)
     return;
@@ -19,7 +25,7 @@ void DeviceText::add(std::string_view name) {
     const std::string_view line = rest.substr(0, rest.find('\n') + 1);
     rest.remove_prefix(line.size());
     if (line.starts_with(kInclude))
-      add(line.substr(kInclude.size(), line.rfind('"') - kInclude.size()));
+      add_file(line.substr(kInclude.size(), line.rfind('"') - kInclude.size()));
     else if (line != kOnce)
       own += line;
   }

@@ -1,0 +1,75 @@
+// One step of each optimizer for one element. ir/ops/optimizer.cc states the rules.
+//
+// p is the parameter, g its gradient, w the parameter after weight decay, and the other letters are
+// slots: v is a velocity or a mean of squares, m a mean or a momentum, a an average, top the
+// largest v so far. Slots are replaced. Every product and sum is rounded by itself, in this order.
+#pragma once
+
+#include "backend/formulas/elementwise.h"
+
+namespace mt {
+namespace {
+
+template <class T>
+MT_FN T decayed(T p, T decay) {
+  return p - p * decay;
+}
+
+// w - rate g
+template <class T>
+MT_FN T sgd(T w, T g, T rate) {
+  return w - rate * g;
+}
+
+// v' = mu v - rate g;  w + v', or w + mu v' - rate g
+template <bool is_nesterov, class T>
+MT_FN T momentum(T w, T g, T rate, T mu, T& v) {
+  const T step = rate * g;
+  v = mu * v - step;
+  return is_nesterov ? w + (mu * v - step) : w + v;
+}
+
+// v' = rho v + (1 - rho) g^2;  a' = rho a + (1 - rho) g;  below = v' [- a'^2] + epsilon
+// step = rate g / sqrt(below);  m' = mu m + step;  w - step, or w - m'
+template <class T>
+struct RmspropNumbers {
+  T rho, rest;  // rest: 1 - rho, rounded once
+  T mu, epsilon;
+};
+template <bool has_momentum, bool is_centered, class T>
+MT_FN T rmsprop(T w, T g, T rate, const RmspropNumbers<T>& n, T& v, T& m, T& a) {
+  v = n.rho * v + n.rest * (g * g);
+  T below = v + n.epsilon;
+  if constexpr (is_centered) {
+    a = n.rho * a + n.rest * g;
+    below = v - a * a + n.epsilon;
+  }
+  T step = rate * g / sqrt(below);
+  if constexpr (has_momentum) {
+    step = n.mu * m + step;
+    m = step;
+  }
+  return w - step;
+}
+
+// m' = m + (g - m) (1 - beta1);  v' = v + (g^2 - v) (1 - beta2);  top' = max(top, v')
+// w - rate m' / (sqrt(v' or top') + epsilon)
+template <class T>
+struct AdamNumbers {
+  T rest1, rest2;  // 1 - beta1, 1 - beta2
+  T epsilon;
+};
+template <bool is_amsgrad, class T>
+MT_FN T adam(T w, T g, T rate, const AdamNumbers<T>& n, T& m, T& v, T& top) {
+  m = m + (g - m) * n.rest1;
+  v = v + (g * g - v) * n.rest2;
+  T scale = v;
+  if constexpr (is_amsgrad) {
+    top = max(top, v);
+    scale = top;
+  }
+  return w - rate * m / (sqrt(scale) + n.epsilon);
+}
+
+}  // namespace
+}  // namespace mt
