@@ -123,7 +123,7 @@ TEST_CASE("emulator: barriers that not all threads reach are errors") {
                      "__syncthreads();",
                      {uint64_t{0}}, none, true)}),
        "252 threads wait at __syncthreads, 4 in a shuffle");
-  says(e.run({launch("__syncthreads();", {0}, none, false)}), "is said to have none");
+  says(e.run({launch("__syncthreads();", {uint64_t{0}}, none, false)}), "is said to have none");
 }
 
 TEST_CASE("emulator: a missing barrier gives other results in another order") {

@@ -1,10 +1,14 @@
 // The CUDA library itself: memory, plans as graphs and as calls, on the fake driver.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "backend/gpu/lowering.h"
 #include "backend/kernel_spec.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "fake_gpu.h"
+#include "support/temp_folder.h"
 
 namespace meshtrain::test {
 namespace {
@@ -239,6 +243,33 @@ TEST_CASE("products beside each other have their own biases and workspaces that 
   }
   check_clean();
   set_order(0);
+}
+
+// What the folder keeps of a choice between both.
+std::string kept_epilogue(const TempFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename().string().rfind("epilogue-", 0) == 0)
+      return read_file(entry.path(), 1000).substr(32);
+  }
+  return "";
+}
+
+TEST_CASE("a long product is measured with its bias and without and the choice is kept") {
+  set_order(0);
+  ::setenv("MESHTRAIN_FAKE_CUDA_IDLE", "1", 1);
+  const TempFolder folder;
+  gpu::DeviceOptions options;
+  options.cache_dir = folder.path();
+  for (int run = 0; run < 2; ++run) {
+    const auto device = open_fake_gpu(options);
+    Products products(*device, 1024, 1);
+    gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+    products.add(lowering, 1);
+    device->make_plan(lowering.take(), {}, 0, 1)->run();
+    CHECK(kept_epilogue(folder) == "fused");
+  }
+  ::unsetenv("MESHTRAIN_FAKE_CUDA_IDLE");
+  check_clean();
 }
 
 // z = (x + y) / 2, then x = z + 1 beside y = z times a matrix whose product with z is z.

@@ -105,6 +105,35 @@ TEST_CASE("each call of NCCL that fails ends all processes with a message and le
   set_order(0);
 }
 
+TEST_CASE("a process that waits for one that has aborted ends with NCCL's error") {
+  for (const bool use_graph : {false, true}) {
+    CAPTURE(use_graph);
+    gpu::Runtime* const runtime = fake_runtime();
+    const std::string id = runtime->make_id();
+    std::string text;
+    run_as_processes(kSize, [&](const std::shared_ptr<ThreadGroup>& group) {
+      gpu::DeviceOptions options;
+      options.use_graph = use_graph;
+      const auto device = runtime->open(group->rank(), options);
+      device->join(id, group->rank(), kSize);
+      group->all_gather("");
+      if (group->rank() == 1) {
+        device->abort();
+      } else {
+        try {
+          gpu::check_collectives(*device, 0, {0, 1});
+        } catch (const RuntimeFailure& failure) {
+          CHECK(failure.exit_code() == ExitCode::kRankLost);
+          text = failure.what();
+        }
+      }
+      group->all_gather("");
+    });
+    CHECK(text.find("failed on rank 0 of 2: remote process exited") != std::string::npos);
+    check_clean();
+  }
+}
+
 TEST_CASE("an id that NCCL does not give is an error of its own") {
   gpu::Runtime* const runtime = fake_runtime();
   runtime->make_id();

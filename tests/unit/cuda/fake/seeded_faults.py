@@ -166,7 +166,7 @@ def seeded(file, text, instead):
 class Builder:
     """Compiles sources of the library as the build does, but without optimization."""
 
-    def __init__(self, options, flags):
+    def __init__(self, options, flags, as_one=False):
         self.build, self.work, self.flags = options.build, options.work, flags
         commands = json.loads((self.build / "compile_commands.json").read_text())
         words = next(shlex.split(c["command"]) for c in commands if "meshtrain_cuda_parts" in c["command"])
@@ -176,6 +176,10 @@ class Builder:
             self.compiler += words[i:i + 2] if words[i] == "-isystem" else [words[i]]
         headers = max(header.stat().st_mtime for header in (ROOT / "lib/backend").rglob("*.h"))
         sources = sorted(SOURCES.glob("*.cc"))
+        if as_one:
+            one = self.work / "all.cc"
+            one.write_text("".join(f'#include "{source}"\n' for source in sources))
+            sources = [one]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             objects = pool.map(lambda source: self.compile(source, headers), sources)
         self.objects = dict(zip((source.name for source in sources), objects, strict=True))
@@ -246,7 +250,7 @@ def find_faults(options):
 
 
 def count_lines(options):
-    builder = Builder(options, ["-O0", "--coverage"])
+    builder = Builder(options, ["-O0", "--coverage"], as_one=True)
     library = builder.link(builder.objects.values(), options.work / "covered.so")
     for counts in options.work.glob("*.gcda"):
         counts.unlink()
@@ -254,15 +258,15 @@ def count_lines(options):
         words = run_suite(options, suite, library)
         if words:
             print(f"{suite[0]}: {words}", file=sys.stderr)
-    return print_coverage(options.work)
+    return print_coverage(options.work)  # lines that were not run are marked in DIR/*.gcov
 
 
 def print_coverage(folder):
     lines = run = 0
     print("| file | lines | run |\n|---|---:|---:|")
+    text = subprocess.run(["gcov", "all.o"], cwd=folder, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, check=False).stdout
     for source in sorted(SOURCES.glob("*.cc")):
-        text = subprocess.run(["gcov", "-n", f"{source.stem}.o"], cwd=folder, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, check=False).stdout
         found = re.search(rf"File '[^']*/{re.escape(source.name)}'\nLines executed:([0-9.]+)% of ([0-9]+)", text)
         part, count = (float(found[1]), int(found[2])) if found else (0.0, 0)
         print(f"| {source.name} | {count} | {part:.0f} % |")
