@@ -465,6 +465,8 @@ fi
 
 {
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU"
+  # Which libraries were loaded, by version and file: `meshtrain devices` in the part build.
+  grep -E '^ +(NVRTC|cuBLASLt|cuDNN|NCCL) ' "$out/build.log" 2>/dev/null
   printf '\n| part | | seconds | |\n| --- | --- | --- | --- |\n'
   for row in "${table[@]}"; do
     printf '| %s |\n' "${row//|/ | }"

@@ -19,6 +19,9 @@ struct EnvironmentSetting {
 };
 // A value in the user's environment overrides this.
 inline constexpr EnvironmentSetting kNcclSwitch = {"NCCL_NVLS_ENABLE", "0"};
+// Ranks connect when a communicator is made, for all algorithms: with the first call of each
+// otherwise, which may be in a capture.
+inline constexpr EnvironmentSetting kNcclConnect = {"NCCL_RUNTIME_CONNECT", "0"};
 
 // Whether a run that is started here lets NCCL add up in the switch.
 inline bool nccl_sums_in_switch() {

@@ -4,12 +4,14 @@
   tests/gpu/equality.py --meshtrain PROGRAM [--device gpu:0] [--configs DIR] [--repeats N] [--seconds S] [--only NAME]
 
 The GPU trains on one device, and on eight virtual ones in the config's own mesh; both must follow the CPU's
-losses within 1e-4 over 100 steps in full float32, dropout included; the convnet also in float64. The same run
+losses within 1e-4 over 100 steps in full float32, dropout included; the convnet also in float64, and the quickstart
+without epilogues of products (MESHTRAIN_EPILOGUES=0). The same run
 --repeats times, or as often as there is time for, and once more kernel by kernel (--no-cuda-graph), must leave the
 same weights, byte for byte. One line a comparison; exit status 1 when one fails. `--device cpu` tries the program
 itself where there is no GPU.
 """
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -43,7 +45,7 @@ class Runner:
     def left(self):
         return self.end - time.monotonic()
 
-    def train(self, model, devices, *arguments):
+    def train(self, model, devices, *arguments, **variables):
         """The run's folder."""
         run = self.folder / str(next(self.numbers))
         config, _, steps, _ = MODELS[model]
@@ -52,27 +54,28 @@ class Runner:
                    *steps, *arguments]
         seconds = max(1.0, min(self.run_seconds, self.left()))
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False,
+                                  env={**os.environ, **variables})
         except subprocess.TimeoutExpired:
             raise Failed(f"a run on {devices} was not done in {seconds:.0f} s") from None
         if done.returncode != 0:
             raise Failed(f"{' '.join(command)}\n  exit status {done.returncode}: {done.stderr.strip()}")
         return run
 
-    def losses(self, *arguments):
-        losses = losses_of(self.train(*arguments))[:STEPS]
+    def losses(self, *arguments, **variables):
+        losses = losses_of(self.train(*arguments, **variables))[:STEPS]
         if len(losses) != STEPS:
             raise Failed(f"{len(losses)} steps instead of {STEPS}")
         return losses
 
 
-def compare(runner, model, device):
+def compare(runner, model, device, **variables):
     """A sentence on how far the losses are apart; Failed when too far."""
     _, one_mesh, _, tolerance = MODELS[model]
     reference = runner.losses(model, "cpu:8")
     said = []
     for devices, arguments in ((one(device), ["--mesh", one_mesh]), (eight(device), [])):
-        theirs = runner.losses(model, devices, *arguments)
+        theirs = runner.losses(model, devices, *arguments, **variables)
         gaps = [abs(a - b) / max(1.0, abs(a)) for a, b in zip(reference, theirs, strict=True)]
         gap = max(gaps)
         said.append(f"{devices} {gap:.1g}")
@@ -81,6 +84,11 @@ def compare(runner, model, device):
             raise Failed(f"{devices} is {gap:.2g} from the CPU's losses, first at step {step + 1}: "
                          f"{theirs[step]!r} beside {reference[step]!r}")
     return ", ".join(said)
+
+
+def without_epilogues(runner, model, device):
+    """Every product alone, which tells a wrong epilogue of cuBLASLt from other mistakes."""
+    return compare(runner, model, device, MESHTRAIN_EPILOGUES="0")
 
 
 def one(device):
@@ -114,6 +122,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
     checks = [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
+    checks.append(("quickstart without epilogues", without_epilogues, ("quickstart", arguments.device)))
     # Last, since they can do with the time that is left.
     checks += [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
     return report(lambda folder: Runner(arguments, folder), checks, arguments.only, BESIDE)

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/system_calls.h"
@@ -71,9 +73,12 @@ bool is_out_of_memory(ncclResult_t status, std::string_view detail) {
   });
 }
 
-ncclConfig_t non_blocking() {
+// $MESHTRAIN_NCCL_BLOCKING=1: for a library whose other ways are in question. A call that waits for
+// a lost process then ends with that of NCCL only.
+ncclConfig_t configuration() {
+  const char* const text = std::getenv("MESHTRAIN_NCCL_BLOCKING");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = text != nullptr && std::string_view(text) == "1" ? 1 : 0;
   return config;
 }
 
@@ -94,8 +99,10 @@ Communicators::~Communicators() {
   const Lock held(mutex_);
   if (nccl_ == nullptr || is_aborted_)
     return;
-  for (const auto& [ranks, communicator] : parts_)
-    finish(communicator);
+  for (const auto& [ranks, communicator] : parts_) {
+    if (communicator != nullptr)  // else its split failed
+      finish(communicator);
+  }
   if (world_ != nullptr)
     finish(world_);
 }
@@ -156,7 +163,7 @@ void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int 
   size_ = size;
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof(unique));
-  ncclConfig_t config = non_blocking();
+  ncclConfig_t config = configuration();
   ncclResult_t status;
   {
     const Lock held = lock();
@@ -171,7 +178,7 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   if (static_cast<int>(ranks.size()) == size_ && std::is_sorted(ranks.begin(), ranks.end()))
     return world_;
   const std::string call = fmt::format("ncclCommSplit to ranks {}", fmt::join(ranks, ", "));
-  ncclConfig_t config = non_blocking();
+  ncclConfig_t config = configuration();
   ncclComm_t* part;
   ncclResult_t status;
   {
@@ -188,7 +195,40 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   }
   wait_until_done(status, world_, call);
   wait_until_done(ncclInProgress, *part, call);
+  try_out(*part, ranks);
   return *part;
+}
+
+void Communicators::connect(std::byte* memory) {
+  trial_ = memory;
+  std::vector<int> all(static_cast<size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  try_out(world_, all);
+}
+
+void Communicators::try_out(ncclComm_t communicator, const std::vector<int>& ranks) {
+  if (trial_ == nullptr)
+    return;
+  enqueue({Reduction::kSum, DType::kFloat32, trial_, 1, ranks}, communicator, core_.messages);
+  core_.wait_for(core_.messages);
+}
+
+void Communicators::connect(const ExchangeSpec& exchange) {
+  if (trial_ == nullptr)
+    return;
+  ExchangeSpec trial;
+  for (const Message& message : exchange.sends) {
+    if (sent_to_.insert(message.peer).second)
+      trial.sends.push_back({message.peer, trial_, 1});
+  }
+  for (const Message& message : exchange.receives) {
+    if (received_from_.insert(message.peer).second)
+      trial.receives.push_back({message.peer, trial_ + 1, 1});
+  }
+  if (trial.sends.empty() && trial.receives.empty())
+    return;
+  enqueue(trial, core_.messages);
+  core_.wait_for(core_.messages);
 }
 
 void Communicators::enqueue(const ExchangeSpec& exchange, CUstream stream) {
@@ -201,6 +241,8 @@ void Communicators::enqueue(const ExchangeSpec& exchange, CUstream stream) {
   {
     const Lock held = lock();
     note(nccl_->ncclGroupStart());
+    if (first != ncclSuccess)
+      fail(first, world_, call);
     for (const Message& message : exchange.sends)
       note(nccl_->ncclSend(message.data, static_cast<size_t>(message.bytes), ncclInt8, message.peer,
                            world_, stream));
@@ -296,8 +338,10 @@ void Communicators::abort() {
   if (!held.owns_lock() || world_ == nullptr)
     return;
   std::vector<ncclComm_t> all = {world_};
-  for (const auto& [ranks, communicator] : parts_)
-    all.push_back(communicator);
+  for (const auto& [ranks, communicator] : parts_) {
+    if (communicator != nullptr)
+      all.push_back(communicator);
+  }
   aborting_ = quiet_thread([nccl = nccl_, context = core_.context, all] {
     if (context != nullptr)  // NCCL comes back to the thread's own context
       driver().cuCtxSetCurrent(context);

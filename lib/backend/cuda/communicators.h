@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -36,6 +37,15 @@ class Communicators {
   // like theirs.
   ncclComm_t of(const std::vector<int>& ranks);
 
+  // Collective: from now on each communicator computes something once when it is made, in this
+  // memory of at least kTrialBytes. NCCL connects with a first operation, which allocates and
+  // waits: nothing for a capture. Does that for the one that is there.
+  void connect(std::byte* memory);
+  static constexpr size_t kTrialBytes = size_t{64} << 10;
+  // Likewise messages to and from peers that had none yet. Each has its counterpart in what the
+  // peer comes with.
+  void connect(const ExchangeSpec& exchange);
+
   // Only enqueue.
   void enqueue(const ExchangeSpec& exchange, CUstream stream);
   void enqueue(const AllReduceSpec& all_reduce, ncclComm_t communicator, CUstream stream);
@@ -66,12 +76,15 @@ class Communicators {
                        std::chrono::seconds limit = kLimit);
   [[noreturn]] void fail(ncclResult_t status, ncclComm_t communicator, std::string_view call) const;
   void finish(ncclComm_t communicator);
+  void try_out(ncclComm_t communicator, const std::vector<int>& ranks);
 
   const Core& core_;
   const Nccl* nccl_ = nullptr;
   int rank_ = 0, size_ = 1;
   ncclComm_t world_ = nullptr;
   std::map<std::vector<int>, ncclComm_t> parts_;
+  std::byte* trial_ = nullptr;
+  std::set<int> sent_to_, received_from_;
   std::timed_mutex mutex_;
   std::atomic<bool> is_aborted_ = false;
   std::jthread aborting_;

@@ -11,8 +11,6 @@
 namespace meshtrain::cuda {
 namespace {
 
-constexpr int64_t kMostEngines = 64;
-constexpr int64_t kMostConvWorkspace = int64_t{512} << 20;
 enum Uid : int64_t { kX = 'x', kKernel = 'w', kY = 'y' };
 
 cudnnDataType_t cudnn_type(DType dtype) {
@@ -103,20 +101,6 @@ std::string key_of(const gpu::Conv& conv) {
       alignment_of(conv.x, 0), alignment_of(conv.kernel, 0), alignment_of(conv.y, 0));
 }
 
-bool has_note(const auto& notes, auto note) {
-  return std::find(notes.begin(), notes.end(), note) != notes.end();
-}
-
-// Every run gives the same bits, in the precision that was asked for.
-bool is_allowed(const CudnnObject& engine, bool allows_tensor_cores) {
-  for (const cudnnBackendNumericalNote_t note : engine.numerical_notes()) {
-    const bool is_tensor_core = note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-    if (note != CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP && !(is_tensor_core && allows_tensor_cores))
-      return false;
-  }
-  return !has_note(engine.behavior_notes(), CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER);
-}
-
 }  // namespace
 
 ConvLayout conv_layout(const ConvShape& s, int64_t images) {
@@ -149,6 +133,13 @@ ConvLayout conv_layout(const ConvShape& s, int64_t images) {
   return layout;
 }
 
+size_t result_bytes(const gpu::Conv& conv) {
+  const int64_t bytes[] = {conv.images * conv.shape.output_bytes(),
+                           conv.images * conv.shape.input_bytes(),
+                           conv.shape.kernel_elements() * conv.shape.item_size()};
+  return (static_cast<size_t>(bytes[static_cast<int>(conv.op)]) + 255) / 256 * 256;
+}
+
 Convs::Convs(Core& core, std::string_view description)
     : core_(core), described_(CudnnObject(core, kDevicePropDescriptor)) {
   described_->set(kDevicePropJson, CUDNN_TYPE_CHAR, static_cast<int64_t>(description.size()),
@@ -158,6 +149,7 @@ Convs::Convs(Core& core, std::string_view description)
 
 Convs::~Convs() {
   plans_.clear();
+  replaced_.clear();
   if (handle_ != nullptr)
     cudnn().cudnnDestroy(handle_);
 }
@@ -170,8 +162,11 @@ const ConvPlan& Convs::plan(const gpu::Conv& conv) {
   if (handle_ == nullptr && !described_)
     core_.check(cudnn().cudnnCreate(&handle_), "cudnnCreate");
   std::unique_ptr<ConvPlan> plan = choose(conv, key);
-  if (!described_)
-    run_once(*plan, conv);
+  if (!described_) {
+    const TrialMemory trial(result_bytes(conv) + plan->workspace_bytes);
+    if (trial.data() != nullptr)
+      run_trial(plan->parts.back(), conv, trial.data());
+  }
   return *plans_.emplace(key, std::move(plan)).first->second;
 }
 
@@ -211,80 +206,19 @@ void Convs::add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts
     parts.push_back(std::move(*part));
 }
 
-// What cuDNN recommends, best first, then what it falls back to.
-std::vector<CudnnObject> Convs::engine_configs(const CudnnObject& graph) const {
-  std::vector<CudnnObject> configs;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    CudnnObject heuristics(core_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (described_)
-      heuristics.set(kEngineHeurDeviceProp, *described_);
-    if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
-      continue;
-    for (CudnnObject& config : heuristics.read_all(
-             CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostEngines))
-      configs.push_back(std::move(config));
-  }
-  return configs;
-}
-
-// Engines that cuDNN compiles when they are asked for come last: that takes a second.
-std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string& key) const {
-  auto chosen = std::make_unique<ConvPlan>();
-  add_operation(conv, chosen->parts);
-  CudnnObject graph(core_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (!described_)
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, chosen->parts.back());
-  graph.finalize();
-  chosen->parts.push_back(std::move(graph));
-  std::vector<CudnnObject> configs = engine_configs(chosen->parts.back());
-  const bool allows_tensor_cores = conv.shape.dtype != DType::kFloat32 || core_.options.use_tf32;
-  for (const bool is_compiled : {false, true}) {
-    for (CudnnObject& config : configs) {
-      CudnnObject engine(core_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-      config.read(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
-      const bool compiles =
-          has_note(engine.behavior_notes(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
-      if (compiles != is_compiled || !is_allowed(engine, allows_tensor_cores))
-        continue;
-      CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      if (described_)
-        plan.set(kExecutionPlanDeviceProp, *described_);
-      else
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-      if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
-        continue;
-      const int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (bytes > kMostConvWorkspace)
-        continue;
-      chosen->workspace_bytes = static_cast<size_t>(bytes);
-      for (CudnnObject* part : {&config, &engine, &plan})
-        chosen->parts.push_back(std::move(*part));
-      return chosen;
-    }
-  }
-  core_.fail(fmt::format("cuDNN {} has no deterministic engine for {} (of {} that it knows)",
-                         cudnn().cudnnGetVersion(), key, configs.size()));
-}
-
-void Convs::run_once(const ConvPlan& plan, const gpu::Conv& conv) const {
-  const int64_t bytes[] = {conv.images * conv.shape.output_bytes(),
-                           conv.images * conv.shape.input_bytes(),
-                           conv.shape.kernel_elements() * conv.shape.item_size()};
-  const size_t result = (static_cast<size_t>(bytes[static_cast<int>(conv.op)]) + 255) / 256 * 256;
-  const TrialMemory trial(result + plan.workspace_bytes);
-  if (trial.data() == nullptr)
-    return;
-  enqueue(plan, conv.op == gpu::ConvOp::kDgrad ? trial.data() : conv.x,
-          conv.op == gpu::ConvOp::kWgrad ? trial.data() : conv.kernel,
-          conv.op == gpu::ConvOp::kForward ? trial.data() : conv.y, trial.data() + result,
+void Convs::run_trial(const CudnnObject& plan, const gpu::Conv& conv, std::byte* memory) const {
+  enqueue(plan, conv.op == gpu::ConvOp::kDgrad ? memory : conv.x,
+          conv.op == gpu::ConvOp::kWgrad ? memory : conv.kernel,
+          conv.op == gpu::ConvOp::kForward ? memory : conv.y, memory + result_bytes(conv),
           core_.work);
 }
 
 void Convs::enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* kernel,
+                    const std::byte* y, std::byte* workspace, CUstream stream) const {
+  enqueue(plan.parts.back(), x, kernel, y, workspace, stream);
+}
+
+void Convs::enqueue(const CudnnObject& plan, const std::byte* x, const std::byte* kernel,
                     const std::byte* y, std::byte* workspace, CUstream stream) const {
   const std::array<const void*, 3> data = {x, kernel, y};
   const std::array<int64_t, 3> uids = {kX, kKernel, kY};
@@ -294,8 +228,7 @@ void Convs::enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* k
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
   pack.finalize();
   core_.check(cudnn().cudnnSetStream(handle_, stream), "cudnnSetStream");
-  core_.check(cudnn().cudnnBackendExecute(handle_, plan.parts.back().get(), pack.get()),
-              "cudnnBackendExecute");
+  core_.check(cudnn().cudnnBackendExecute(handle_, plan.get(), pack.get()), "cudnnBackendExecute");
 }
 
 }  // namespace meshtrain::cuda

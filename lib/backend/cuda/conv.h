@@ -9,8 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/cache.h"
 #include "backend/cuda/core.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/tuning.h"
 
 namespace meshtrain::cuda {
 
@@ -21,16 +23,26 @@ struct ConvLayout {
   std::vector<int64_t> steps, dilations, pads_before, pads_after;  // spatial
 };
 ConvLayout conv_layout(const ConvShape& shape, int64_t images);
+// What the convolution writes, rounded up to where a workspace may begin.
+size_t result_bytes(const gpu::Conv& conv);
 
 // Convolutions of one shape, with the engine chosen.
 struct ConvPlan {
-  std::vector<CudnnObject> parts;  // what the plan is made of, and it last
+  // The operation, its configuration, the engine, and the plan last.
+  std::vector<CudnnObject> parts;
+  size_t workspace_bytes = 0;
+};
+
+// An engine that may compute a convolution: `place` is its number in what cuDNN recommends.
+struct ConvCandidate {
+  size_t place = 0;
+  CudnnObject config, engine, plan;
   size_t workspace_bytes = 0;
 };
 
 class Convs {
  public:
-  explicit Convs(Core& core) : core_(core) {}
+  Convs(Core& core, const Cache& cache) : core_(core), cache_(&cache) {}
   // For a GPU that is not here, by cuDNN's description of it as JSON: plans are made, not run.
   Convs(Core& core, std::string_view description);
   ~Convs();
@@ -38,8 +50,12 @@ class Convs {
   Convs& operator=(const Convs&) = delete;
 
   // Made once for each shape. The first time it runs into memory of its own, so that kernels are
-  // loaded before a capture. Throws RuntimeFailure where no deterministic engine computes it.
+  // loaded before a capture, and may measure engines: as for products (matmul_tuning.cc), only
+  // where the choice can be kept. Throws RuntimeFailure where no deterministic engine computes it.
   const ConvPlan& plan(const gpu::Conv& conv);
+  // Later plans take engines with half of the workspace of the largest so far; false where nothing
+  // is left to save. Plans that were given out stay valid.
+  bool save_workspace();
   // The addresses are the command's own, with the kernel in cuDNN's order.
   void enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* kernel,
                const std::byte* y, std::byte* workspace, CUstream stream) const;
@@ -47,14 +63,33 @@ class Convs {
  private:
   // Adds the objects of the operation, itself last.
   void add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts) const;
-  std::unique_ptr<ConvPlan> choose(const gpu::Conv& conv, const std::string& key) const;
+  std::unique_ptr<ConvPlan> choose(const gpu::Conv& conv, const std::string& key);
   std::vector<CudnnObject> engine_configs(const CudnnObject& graph) const;
-  void run_once(const ConvPlan& plan, const gpu::Conv& conv) const;
+  // What cuDNN can run and we allow; nothing else. `compiles`: by engines that it compiles now.
+  std::optional<ConvCandidate> candidate(const gpu::Conv& conv, CudnnObject& config, size_t place,
+                                         bool compiles) const;
+  std::vector<ConvCandidate> candidates(const gpu::Conv& conv, std::vector<CudnnObject>& configs,
+                                        size_t most) const;
+  std::optional<ConvCandidate> kept(const gpu::Conv& conv, std::vector<CudnnObject>& configs,
+                                    const std::string& key) const;
+  // The number of the fastest, which is kept; 0 where there is no time or memory to find out.
+  size_t measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& found,
+                 const std::string& key);
+  bool is_measured() const;
+  std::string cache_key(const std::string& key) const;  // with the library and the device
+  // The result at `memory`, the workspace behind it.
+  void run_trial(const CudnnObject& plan, const gpu::Conv& conv, std::byte* memory) const;
+  void enqueue(const CudnnObject& plan, const std::byte* x, const std::byte* kernel,
+               const std::byte* y, std::byte* workspace, CUstream stream) const;
 
   Core& core_;
+  const Cache* cache_ = nullptr;
   std::optional<CudnnObject> described_;
   cudnnHandle_t handle_ = nullptr;
   std::map<std::string, std::unique_ptr<ConvPlan>> plans_;
+  std::vector<std::unique_ptr<ConvPlan>> replaced_;
+  size_t most_workspace_ = size_t{512} << 20;
+  TuningSeconds tuning_;
 };
 
 }  // namespace meshtrain::cuda

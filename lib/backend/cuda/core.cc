@@ -15,8 +15,18 @@ void Core::make_current() const {
 }
 
 std::byte* Core::allocate(size_t bytes, std::string_view what) const {
+  std::byte* const memory = try_allocate(bytes, what);
+  if (memory == nullptr)
+    check(CUDA_ERROR_OUT_OF_MEMORY, fmt::format("cuMemAlloc ({})", what));
+  return memory;
+}
+
+std::byte* Core::try_allocate(size_t bytes, std::string_view what) const {
   CUdeviceptr memory = 0;
-  check(driver().cuMemAlloc_v2(&memory, bytes), fmt::format("cuMemAlloc ({})", what));
+  const CUresult status = driver().cuMemAlloc_v2(&memory, bytes);
+  if (status == CUDA_ERROR_OUT_OF_MEMORY)
+    return nullptr;
+  check(status, fmt::format("cuMemAlloc ({})", what));
   return reinterpret_cast<std::byte*>(memory);
 }
 

@@ -40,6 +40,8 @@ struct Core {
   // Throws RuntimeFailure where there is not enough; `what` is for the message. free_memory()
   // frees.
   std::byte* allocate(size_t bytes, std::string_view what) const;
+  // Null where there is not enough.
+  std::byte* try_allocate(size_t bytes, std::string_view what) const;
   // A kernel whose one parameter is at `parameter`, by blocks of gpu::kThreads.
   void launch(CUfunction kernel, unsigned blocks, unsigned shared_bytes, void* parameter,
               CUstream stream) const;

@@ -84,6 +84,7 @@ class CudaDevice final : public gpu::Device {
 
   Core core_;
   Communicators communicators_;
+  std::byte* trial_ = nullptr;  // of the communicators
   std::unique_ptr<Planner> planner_;
 };
 
@@ -127,6 +128,7 @@ CudaDevice::~CudaDevice() {
     communicators_.abort();  // nobody waits for it any more
   }
   driver().cuCtxSynchronize();
+  free_memory(trial_);
   planner_.reset();
   destroy_streams();
 }
@@ -248,6 +250,11 @@ void CudaDevice::join(const std::string& id, int rank, int size) {
   core_.make_current();
   communicators_.join(nccl(), id, rank, size);
   core_.communicators = &communicators_;
+  trial_ = core_.allocate(Communicators::kTrialBytes, "communication");
+  core_.check(driver().cuMemsetD8Async(device_address(trial_), 0, Communicators::kTrialBytes,
+                                       core_.messages),
+              "cuMemsetD8Async");
+  communicators_.connect(trial_);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "backend/cuda/epilogue_choice.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "backend/cuda/matmul_layout.h"
 
 namespace meshtrain::cuda {
@@ -22,6 +25,11 @@ double operations_of(const gpu::Matmul& matmul) {
   const MatmulSpec& spec = matmul.spec;
   return 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) *
          static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
+}
+
+bool uses_epilogues() {
+  const char* const text = std::getenv("MESHTRAIN_EPILOGUES");
+  return text == nullptr || std::string_view(text) != "0";
 }
 
 bool is_ours(const gpu::Matmul& matmul, bool use_tf32) {

@@ -15,6 +15,10 @@ namespace meshtrain::cuda {
 constexpr double kLongOperations = 2e9;
 double operations_of(const gpu::Matmul& matmul);
 
+// False where $MESHTRAIN_EPILOGUES is 0: then every product is computed alone, which tells a wrong
+// epilogue of the library from other mistakes.
+bool uses_epilogues();
+
 struct EpilogueTimes {
   float fused = 0, apart = 0;  // of one unit
 };

@@ -14,6 +14,7 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/matmul_layout.h"
 #include "backend/cuda/modules.h"
+#include "backend/cuda/tuning.h"
 
 namespace meshtrain::cuda {
 
@@ -39,11 +40,6 @@ struct MatmulPlan {
   LtLayout first, second, result;
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
-};
-
-// Spent so far on finding the fastest algorithms.
-struct TuningSeconds {
-  double loading = 0, measuring = 0;
 };
 
 class Matmuls {

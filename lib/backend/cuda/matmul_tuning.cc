@@ -3,9 +3,7 @@
 // whether the product computes what follows it. Without a cache nothing is measured, so that two
 // runs never differ in their rounding; nor where several processes must round alike.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "backend/cuda/matmul.h"
@@ -18,72 +16,6 @@ namespace {
 
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 constexpr int kCandidates = 8;
-constexpr int kRepeats = 3;
-// For all shapes together, but for the end of the one at which the time is over: a first step shall
-// come two seconds after the start. Loading a kernel may take longer than measuring it. Shapes that
-// come later get the library's first choice, and keep it in the cache: another run would round
-// otherwise.
-constexpr double kMostMeasuring = 0.8;  // seconds
-constexpr double kMostTuning = 1.2;     // with loading
-
-class Timer {
- public:
-  explicit Timer(const Core& core)
-      : core_(core), begin_(core, CU_EVENT_DEFAULT), end_(core, CU_EVENT_DEFAULT) {}
-  void start() { core_.check(driver().cuEventRecord(begin_.get(), core_.work), "cuEventRecord"); }
-  float stop() {
-    float milliseconds = 0;
-    core_.check(driver().cuEventRecord(end_.get(), core_.work), "cuEventRecord");
-    core_.check(driver().cuEventSynchronize(end_.get()), "cuEventSynchronize");
-    core_.check(driver().cuEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
-                "cuEventElapsedTime");
-    return milliseconds;
-  }
-
- private:
-  const Core& core_;
-  EventHandle begin_, end_;
-};
-
-// Adds what it lives to a sum.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
-// Milliseconds of kRepeats times what `run` enqueues, once it has been loaded; infinite where it
-// cannot be run after all. Adds what that took to `spent`.
-template <class Run>
-float time_of(const Core& core, TuningSeconds& spent, const Run& run) {
-  Timer timer(core);
-  try {
-    {
-      const Stopwatch watch(spent.loading);  // the host loads; the GPU stays busy until it measures
-      run();
-    }
-    const Stopwatch watch(spent.measuring);
-    timer.start();
-    for (int repeat = 0; repeat < kRepeats; ++repeat)
-      run();
-    return timer.stop();
-  } catch (const RuntimeFailure&) {
-    return std::numeric_limits<float>::infinity();  // if none can, the step itself says so
-  }
-}
-
-bool is_over(const TuningSeconds& spent) {
-  return spent.measuring >= kMostMeasuring || spent.measuring + spent.loading >= kMostTuning;
-}
-
 size_t result_bytes(const gpu::Matmul& matmul) {
   const MatmulSpec& spec = matmul.spec;
   const int64_t last =
@@ -210,17 +142,10 @@ void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
   const TrialMemory trial(result_bytes(matmul) + kMostWorkspace);
   if (trial.data() == nullptr || is_over(tuning_))
     return;
-  float best = std::numeric_limits<float>::infinity();
-  size_t fastest = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    take(plan, found[i]);
-    const float time = time_of(core_, tuning_, [&] { run_trial(plan, matmul, trial.data()); });
-    if (time < best) {
-      best = time;
-      fastest = i;
-    }
-  }
-  take(plan, found[fastest]);
+  take(plan, found[fastest_of(core_, tuning_, found.size(), [&](size_t i) {
+         take(plan, found[i]);
+         run_trial(plan, matmul, trial.data());
+       })]);
 }
 
 // Failures count as no algorithm: those of the device come again with the product alone. But where
@@ -237,7 +162,7 @@ bool Matmuls::offers(const gpu::Matmul& matmul) {
 }
 
 bool Matmuls::is_fused(const gpu::Matmul& matmul) {
-  if (!is_ours(matmul, core_.options.use_tf32))
+  if (!uses_epilogues() || !is_ours(matmul, core_.options.use_tf32))
     return false;
   const std::string key = key_of(matmul);
   const auto known = fused_.find(key);
@@ -269,10 +194,12 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
 
   const gpu::MergedLaunches joined = gpu::merge_launches({*epilogue.apart});
   const auto& call = std::get<gpu::KernelCall>(joined.calls[0].what);
-  std::vector<uint64_t> params = call.params;
-  const auto move = [&](const std::byte* from, std::byte* to) {
-    std::replace(params.begin(), params.end(), reinterpret_cast<uint64_t>(from),
-                 reinterpret_cast<uint64_t>(to));
+  std::vector<uint64_t> params(call.params.begin(), call.params.end());
+  const auto move = [&](const std::byte* from, const std::byte* to) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (call.params[i] == gpu::LaunchArg(from))
+        params[i] = reinterpret_cast<uint64_t>(to);
+    }
   };
   if (epilogue.to != matmul.spec.c)
     move(epilogue.to, trial.data() + bytes);

@@ -23,7 +23,7 @@ std::string machine_code(const Core& core, const Cache& cache, const std::string
                     supported.front() / 10, supported.front() % 10));
   }
   const std::string key = fmt::format("NVRTC {}, driver {}\n{}\n{}", compiler_version(core),
-                                      driver_version(), compile_options(architecture), text);
+                                      driver_version(), compile_options(core, architecture), text);
   if (std::optional<std::string> code = cache.find("cubin", key))
     return std::move(*code);
   std::string code = compile(core, text, architecture);

@@ -16,6 +16,21 @@ constexpr size_t kLongestLog = 4000;
 // speed from it say fmaf. No fast math: NaN, infinity and subnormal numbers keep their meaning.
 constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false", "--minimal"};
 
+// Kernels of a text on all cores of the host, which 13.0 can. Rounding is the PTX's and the same;
+// machine code is scheduled otherwise, and equal in each compilation.
+constexpr int kOldestWithSplit = 13;
+constexpr const char* kSplit = "--split-compile=0";
+
+std::vector<std::string> all_options(const Core& core, const Architecture& architecture) {
+  std::vector<std::string> options = {"--gpu-architecture=" + architecture.option};
+  options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+  int major = 0, minor = 0;
+  core.check(nvrtc().nvrtcVersion(&major, &minor), "nvrtcVersion");
+  if (major >= kOldestWithSplit)
+    options.push_back(kSplit);
+  return options;
+}
+
 class Program {
  public:
   Program(const Core& core, const std::string& text) {
@@ -70,20 +85,22 @@ std::string compiler_version(const Core& core) {
   return fmt::format("{}.{}", major, minor);
 }
 
-std::string compile_options(const Architecture& architecture) {
-  return fmt::format("--gpu-architecture={} {}", architecture.option, fmt::join(kOptions, " "));
+std::string compile_options(const Core& core, const Architecture& architecture) {
+  return fmt::format("{}", fmt::join(all_options(core, architecture), " "));
 }
 
 std::string compile(const Core& core, const std::string& text, const Architecture& architecture) {
   const Program program(core, text);
-  const std::string target = "--gpu-architecture=" + architecture.option;
-  std::vector<const char*> options = {target.c_str()};
-  options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+  const std::vector<std::string> texts = all_options(core, architecture);
+  std::vector<const char*> options;
+  for (const std::string& option : texts)
+    options.push_back(option.c_str());
   const nvrtcResult status =
       nvrtc().nvrtcCompileProgram(program.get(), static_cast<int>(options.size()), options.data());
   if (status != NVRTC_SUCCESS) {
-    core.fail(fmt::format("nvrtcCompileProgram ({}) failed: {}\n{}", compile_options(architecture),
-                          nvrtc().nvrtcGetErrorString(status), log_of(core, program)));
+    core.fail(fmt::format("nvrtcCompileProgram ({}) failed: {}\n{}",
+                          compile_options(core, architecture), nvrtc().nvrtcGetErrorString(status),
+                          log_of(core, program)));
   }
   size_t size = 0;
   std::string code;

@@ -23,7 +23,7 @@ Architecture choose_architecture(int compute, std::span<const int> supported);
 std::vector<int> supported_architectures(const Core& core);
 std::string compiler_version(const Core& core);
 // All options of a compilation, as one text: what results depend on beside the text itself.
-std::string compile_options(const Architecture& architecture);
+std::string compile_options(const Core& core, const Architecture& architecture);
 
 // A cubin, or PTX. Throws RuntimeFailure with the compiler's messages.
 std::string compile(const Core& core, const std::string& text, const Architecture& architecture);

@@ -70,7 +70,7 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
       const PathScope scope(core, call.path);
       ready_.push_back(make_ready(call, module));
     }
-    assign_workspaces();
+    find_workspaces(module);
   } catch (...) {
     for (std::byte* data : memory_)
       free_memory(data);
@@ -86,7 +86,10 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  },
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
-                 [&](const ExchangeSpec&) -> Ready { return communicators().world(); },
+                 [&](const ExchangeSpec& exchange) -> Ready {
+                   communicators().connect(exchange);
+                   return communicators().world();
+                 },
                  [&](const auto& of_ranks) -> Ready { return communicators().of(of_ranks.ranks); }},
       call.what);
 }
@@ -102,7 +105,22 @@ Prepared::~Prepared() {
     free_memory(data);
 }
 
-void Prepared::assign_workspaces() {
+// Where memory is short, convolutions do with less, which may round otherwise: not where several
+// processes must round alike.
+void Prepared::find_workspaces(const Module* module) {
+  while (!assign_workspaces()) {
+    const Core& core = makers_.core;
+    if (!core.options.measure || !makers_.convs.save_workspace())
+      core.check(CUDA_ERROR_OUT_OF_MEMORY, "cuMemAlloc (workspace)");
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      const PathScope scope(makers_.core, calls_[i].path);
+      if (std::holds_alternative<gpu::Conv>(calls_[i].what))
+        ready_[i] = make_ready(calls_[i], module);
+    }
+  }
+}
+
+bool Prepared::assign_workspaces() {
   std::vector<std::vector<int>> after;
   std::vector<size_t> bytes;
   for (size_t i = 0; i < calls_.size(); ++i) {
@@ -118,11 +136,16 @@ void Prepared::assign_workspaces() {
       size = std::max(size, bytes[i]);
     }
   }
-  for (const int workspace : shares.workspace) {
-    workspaces_.push_back(
-        workspace < 0 ? nullptr
-                      : makers_.workspaces.memory(workspace, most[static_cast<size_t>(workspace)]));
+  workspaces_.assign(calls_.size(), nullptr);
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const int workspace = shares.workspace[i];
+    if (workspace < 0)
+      continue;
+    workspaces_[i] = makers_.workspaces.memory(workspace, most[static_cast<size_t>(workspace)]);
+    if (workspaces_[i] == nullptr)
+      return false;
   }
+  return true;
 }
 
 std::vector<int> Prepared::last_calls() const {
@@ -142,7 +165,9 @@ std::vector<int> Prepared::last_calls() const {
 void Prepared::launch(CUfunction kernel, const gpu::KernelCall& call, const Shift& shift,
                       CUstream stream) const {
   std::vector<uint64_t> params(num_words(call));
-  std::transform(call.params.begin(), call.params.end(), params.begin(), shift);
+  std::transform(
+      call.params.begin(), call.params.end(), params.begin(),
+      [&](const gpu::LaunchArg& arg) { return arg.is_address ? shift(arg.value) : arg.value; });
   makers_.core.launch(kernel, call.grid, call.shared_bytes, params.data(), stream);
 }
 
@@ -191,7 +216,9 @@ void Prepared::enqueue(size_t i, const Shift& shift, CUstream stream) const {
 namespace {
 
 void add(std::string& text, const gpu::Launch& launch) {
-  text += fmt::format("{} {} {}", launch.body->name, launch.blocks, fmt::join(launch.args, ","));
+  text += fmt::format("{} {}", launch.body->name, launch.blocks);
+  for (const gpu::LaunchArg& arg : launch.args)
+    text += fmt::format("{}{}", arg.is_address ? " @" : " ", arg.value);
 }
 void add(std::string& text, const gpu::Matmul& matmul) {
   const MatmulSpec& s = matmul.spec;

@@ -24,7 +24,7 @@ struct Makers {
         cache(core.options.cache_dir),
         modules(core, cache),
         matmuls(core, cache, modules),
-        convs(core),
+        convs(core, cache),
         workspaces(core) {}
 
   Core& core;
@@ -71,7 +71,9 @@ class Prepared {
   using Ready = std::variant<CUfunction, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
   Ready make_ready(const gpu::Call& call, const Module* module);
   Communicators& communicators() const;
-  void assign_workspaces();
+  // False where there is no memory for them.
+  bool assign_workspaces();
+  void find_workspaces(const Module* module);
   static size_t workspace_bytes(const Ready& call);
   void launch(CUfunction kernel, const gpu::KernelCall& call, const Shift& shift,
               CUstream stream) const;

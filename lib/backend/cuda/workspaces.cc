@@ -66,8 +66,11 @@ std::byte* Workspaces::memory(int workspace, size_t bytes) {
     current_.resize(place + 1);
   Block& block = current_[place];
   if (block.bytes < bytes) {
-    all_.push_back(core_.allocate(bytes, "workspace"));
-    block = {all_.back(), bytes};
+    std::byte* const data = core_.try_allocate(bytes, "workspace");
+    if (data == nullptr)
+      return nullptr;
+    all_.push_back(data);
+    block = {data, bytes};
   }
   return block.data;
 }

@@ -29,7 +29,7 @@ class Workspaces {
   Workspaces(const Workspaces&) = delete;
   Workspaces& operator=(const Workspaces&) = delete;
 
-  // At least so many bytes; what was given out before stays valid.
+  // At least so many bytes; null where there is no memory. What was given out before stays valid.
   std::byte* memory(int workspace, size_t bytes);
 
  private:

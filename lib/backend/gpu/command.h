@@ -40,10 +40,22 @@ using KernelBodyPtr = std::shared_ptr<const KernelBody>;
 KernelBodyPtr make_body(std::string_view kind, std::string text, unsigned shared_bytes,
                         bool has_barriers, std::string_view device = kElementwise);
 
+// A word of a launch's arguments: a whole number, or an address of the device. Only addresses move
+// to the slots of a plan's steps (Window).
+struct LaunchArg {
+  LaunchArg(uint64_t number) : value(number) {}
+  LaunchArg(const void* address) : value(reinterpret_cast<uint64_t>(address)), is_address(true) {}
+  operator uint64_t() const { return value; }
+  friend bool operator==(const LaunchArg&, const LaunchArg&) = default;
+
+  uint64_t value;
+  bool is_address = false;
+};
+
 struct Launch {
   KernelBodyPtr body;
   uint64_t blocks = 1;
-  std::vector<uint64_t> args;  // addresses and whole numbers
+  std::vector<LaunchArg> args;
   // Elements read and written: merge_launches() estimates time by them.
   int64_t work = 0;
 };

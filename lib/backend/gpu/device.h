@@ -44,8 +44,7 @@ struct DeviceOptions {
 };
 
 // Memory with a separate slot for every step of a plan: step 0 has [begin, begin + bytes), and step
-// s the same range s * stride bytes further. Addresses among launch arguments are recognised by
-// their value: other arguments must be below 2^40.
+// s the same range s * stride bytes further.
 struct Window {
   const std::byte* begin = nullptr;
   int64_t bytes = 0;
@@ -130,7 +129,7 @@ class Runtime {
 // The name and the type of the only symbol that the library exports. Returns null unless `abi` is
 // kAbi, that is, when the library was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 5;
+constexpr int kAbi = 6;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

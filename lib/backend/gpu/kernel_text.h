@@ -15,11 +15,11 @@ constexpr int kSpread = 4;                // elements of a thread where they are
 // Blocks for `elements`, of which a thread computes `of_thread` at a time.
 uint64_t blocks_for(int64_t elements, int64_t of_thread);
 
-inline uint64_t address(const void* pointer) {
-  return reinterpret_cast<uint64_t>(pointer);
+inline LaunchArg address(const void* pointer) {
+  return pointer;
 }
 inline bool is_aligned(const void* pointer, int64_t bytes) {
-  return address(pointer) % static_cast<uint64_t>(bytes) == 0;
+  return reinterpret_cast<uint64_t>(pointer) % static_cast<uint64_t>(bytes) == 0;
 }
 
 // Largest power of two, at most 16 / item_size and 8, of elements in one access.

@@ -28,7 +28,8 @@ LibraryPart cuda_part() {
 }  // namespace
 
 void set_up_environment() {
-  ::setenv(kNcclSwitch.name, kNcclSwitch.value, 0);
+  for (const EnvironmentSetting& setting : {kNcclSwitch, kNcclConnect})
+    ::setenv(setting.name, setting.value, 0);
 }
 
 bool has_library(std::string& reason) {

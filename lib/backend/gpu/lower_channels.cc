@@ -33,8 +33,7 @@ void GpuLowering::make(const ChannelSumsSpec& spec) {
       Launch launch;
       launch.body = reduction_body(body, plan);
       launch.blocks = plan.blocks();
-      launch.args = {reinterpret_cast<uint64_t>(part.u), reinterpret_cast<uint64_t>(part.v),
-                     reinterpret_cast<uint64_t>(to)};
+      launch.args = {address(part.u), address(part.v), address(to)};
       launch.work = rows * channels * (is_same ? 1 : 2);
       add(std::move(launch),
           std::vector<Use>{

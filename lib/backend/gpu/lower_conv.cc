@@ -44,8 +44,7 @@ Launch direct_launch(const ConvShape& shape, bool is_dgrad, const Run& run) {
                 false),
       0, false, "conv");
   launch.blocks = static_cast<uint64_t>((elements + kThreads - 1) / kThreads);
-  launch.args = {static_cast<uint64_t>(run.first[0]), static_cast<uint64_t>(run.first[1]),
-                 static_cast<uint64_t>(run.first[2])};
+  launch.args = {address_at(run.first[0]), address_at(run.first[1]), address_at(run.first[2])};
   launch.work = 2 * run.count * pixels_of(shape.output) * shape.kernel_elements();
   return launch;
 }
@@ -99,9 +98,8 @@ void GpuLowering::add_images(const ConvShape& shape, ConvOp op, const std::vecto
                               access_of(run, 2, to, true)});
       continue;
     }
-    const auto address = [&](size_t i) { return reinterpret_cast<const std::byte*>(run.first[i]); };
-    add(Conv{op, shape, run.count, address(is_dgrad ? 2 : 0), address(1),
-             address(is_dgrad ? 0 : 2)});
+    add(Conv{op, shape, run.count, address_at(run.first[is_dgrad ? 2 : 0]),
+             address_at(run.first[1]), address_at(run.first[is_dgrad ? 0 : 2])});
   }
 }
 
@@ -172,8 +170,7 @@ void GpuLowering::add_wgrad(const ConvShape& shape, bool in_library, const std::
     Launch launch;
     launch.body = reduction_body(body, plans[i]);
     launch.blocks = plans[i].blocks();
-    launch.args = {static_cast<uint64_t>(run.first[0]), static_cast<uint64_t>(run.first[1]),
-                   reinterpret_cast<uint64_t>(sums)};
+    launch.args = {address_at(run.first[0]), address_at(run.first[1]), sums};
     launch.work = 2 * elements * body.terms;
     add(std::move(launch), std::vector<Access>{access_of(run, 0, shape.input_bytes(), false),
                                                access_of(run, 1, shape.output_bytes(), false),

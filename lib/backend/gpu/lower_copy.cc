@@ -187,7 +187,7 @@ void GpuLowering::make(const FillSpec& spec) {
   Launch launch;
   launch.blocks = blocks_for(words, kSpread);
   launch.work = total;
-  // In halves: arguments of 2^40 and more would be taken for addresses.
+  // In halves, which are below all addresses: tests look for these.
   launch.args = {address(to.data), static_cast<uint64_t>(words), bits & 0xffffffffu, bits >> 32,
                  launch.blocks * kThreads};
   launch.body = make_body(

@@ -164,9 +164,7 @@ void GpuLowering::make(const MatmulSpec& spec) {
       continue;
     }
     Launch launch = is_tiny ? tiny_launch(product) : tiled_launch(product);
-    launch.args = {reinterpret_cast<uint64_t>(product.spec.a),
-                   reinterpret_cast<uint64_t>(product.spec.b),
-                   reinterpret_cast<uint64_t>(product.spec.c)};
+    launch.args = {address(product.spec.a), address(product.spec.b), address(product.spec.c)};
     launch.work = 2 * multiplications + run.count * spec.m * spec.n;
     add(std::move(launch), accesses_of(product));
   }

@@ -43,7 +43,7 @@ void GpuLowering::make(const PoolSpec& spec) {
     std::vector<Access> accesses;
     const std::array<int64_t, 3> bytes = {shape.input_bytes(), shape.output_bytes(), result_bytes};
     for (size_t i = 0; i < bytes.size(); ++i) {
-      launch.args.push_back(static_cast<uint64_t>(run.first[i]));
+      launch.args.push_back(address_at(run.first[i]));
       if (run.first[i] != 0)
         accesses.push_back(access_of(run, i, bytes[i], i == 2));
     }

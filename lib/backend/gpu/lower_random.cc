@@ -32,8 +32,8 @@ class RandomText {
   int lanes() const { return lanes_; }
   uint64_t blocks() const { return blocks_for(total(), lanes_); }
 
-  std::vector<uint64_t> args() const {
-    constexpr uint64_t kHalf = 0xffffffffu;  // arguments of 2^40 and more would be addresses
+  std::vector<LaunchArg> args() const {
+    constexpr uint64_t kHalf = 0xffffffffu;  // halves are below all addresses: tests look for these
     return {address(shard_.step), shard_.seed & kHalf, shard_.seed >> 32,
             shard_.first & kHalf, shard_.first >> 32,  shard_.stream};
   }

@@ -100,7 +100,7 @@ void GpuLowering::make(const ReduceSpec& spec) {
   Launch launch;
   launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();
-  launch.args = {reinterpret_cast<uint64_t>(x.data), reinterpret_cast<uint64_t>(to.data)};
+  launch.args = {address(x.data), address(to.data)};
   launch.work = outputs * body.terms + outputs;
   add(std::move(launch), std::vector<Access>{whole_access(x, false), whole_access(to, true)});
   if (plan.parts > 1)

@@ -60,8 +60,7 @@ void GpuLowering::make(const ArgmaxSpec& spec) {
     Launch launch;
     launch.body = reduction_body(body, plan);
     launch.blocks = plan.blocks();
-    launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(to),
-                   reinterpret_cast<uint64_t>(candidates)};
+    launch.args = {address(x), address(to), address(candidates)};
     launch.work = outputs * terms;
     std::vector<Use> uses = {{x, outputs * shape.size * size_of(shape.dtype), false},
                              {to, plan.parts * outputs * 4, true}};
@@ -89,7 +88,7 @@ void GpuLowering::make(const CumsumSpec& spec) {
                           !by_columns),
                 by_columns ? 0 : kThreads * 8, !by_columns, "scan");
   launch.blocks = by_columns ? blocks_of(rows, kThreads) : static_cast<uint64_t>(rows);
-  launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(out)};
+  launch.args = {address(x), address(out)};
   launch.work = 2 * elements;
   const int64_t bytes = elements * size_of(shape.dtype);
   add(std::move(launch), std::vector<Use>{{x, bytes, false}, {out, bytes, true}});
@@ -123,8 +122,7 @@ void GpuLowering::make(const TopKSpec& spec) {
     launch.blocks = blocks * static_cast<uint64_t>(shape.outer);
     launch.work = elements * shape.size;
   }
-  launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(values),
-                 reinterpret_cast<uint64_t>(indices)};
+  launch.args = {address(x), address(values), address(indices)};
   const int64_t chosen = shape.outer * k;
   add(std::move(launch), std::vector<Use>{{x, elements * size_of(shape.dtype), false},
                                           {values, chosen * size_of(shape.dtype), true},

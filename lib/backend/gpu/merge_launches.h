@@ -26,7 +26,7 @@ struct KernelCall {
   unsigned grid = 1;
   unsigned shared_bytes = 0;
   bool has_barriers = false;
-  std::vector<uint64_t> params;
+  std::vector<LaunchArg> params;
 };
 
 struct Call {

@@ -50,7 +50,7 @@ class RowText {
     return member.call->kind == RowCall::Kind::kReduce;
   }
 
-  std::string declarations(std::vector<uint64_t>& args) const {
+  std::string declarations(std::vector<LaunchArg>& args) const {
     int64_t reach = plan_.rows * plan_.columns + kThreads * (plan_.held + 8);
     for (const RowPlan::Array& array : plan_.arrays)
       reach += reach_of(array.rows.sizes, array.rows.strides[0]) +
@@ -83,7 +83,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     return text + result_declarations(args);
   }
 
-  std::string result_declarations(std::vector<uint64_t>& args) const {
+  std::string result_declarations(std::vector<LaunchArg>& args) const {
     std::string text = offset_line("row_of", plan_.result_rows.sizes, plan_.result_rows.strides[0]);
     text += offset_line("column_of", plan_.result_columns.sizes, plan_.result_columns.strides[0]);
     for (size_t v = 0; v < plan_.values.size(); ++v) {

@@ -37,5 +37,8 @@ Access access_of(const Run& run, size_t i, int64_t bytes, bool is_write);
 inline int64_t place_of(const void* address) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(address));
 }
+inline const std::byte* address_at(int64_t place) {
+  return reinterpret_cast<const std::byte*>(place);
+}
 
 }  // namespace meshtrain::gpu

@@ -29,6 +29,8 @@ enum class Fault {
 };
 // Call `number` (counted as num_calls() does) fails as a broken device does.
 MESHTRAIN_FAKE_API void fail_call(int64_t number, Fault fault);
+// The call of that name that comes after `skipped` others of it fails once.
+MESHTRAIN_FAKE_API void fail_named_call(const std::string& name, int64_t skipped);
 // Allocation `number` of device or pinned memory from now on, 0 for the next one, finds no memory.
 MESHTRAIN_FAKE_API void fail_allocation(int64_t number);
 // Allocations since the last fail_allocation() or clear_faults().

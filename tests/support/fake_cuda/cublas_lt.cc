@@ -6,33 +6,16 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
-#include "base/hash.h"
-#include "support/fake_cuda/state.h"
-#include "support/gpu_emulator/products.h"
+#include "support/fake_cuda/products.h"
 
 namespace meshtrain::fake_cuda {
 namespace {
 
-constexpr size_t kWorkspace = 4096;
+constexpr size_t kWorkspace = 4096;  // and as much as the result
 constexpr uint64_t kMark = 0xFA4EB1A5;
 
-struct Product {
-  cublasComputeType_t compute;
-  cudaDataType_t scale;
-  int32_t transposes_a = CUBLAS_OP_N, transposes_b = CUBLAS_OP_N;
-  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-};
-struct Layout {
-  cudaDataType type;
-  uint64_t rows, columns;
-  int64_t leading;
-  int32_t batch = 1;
-  int64_t step = 0;
-};
 struct Preference {
   uint64_t workspace = 0;
   uint32_t alignments[4] = {256, 256, 256, 256};  // of A, B, C, D
@@ -84,102 +67,6 @@ void set(T& member, const void* value, size_t bytes) {
   std::memcpy(&member, value, bytes);
 }
 
-DType dtype_of(cudaDataType type) {
-  switch (type) {
-    case CUDA_R_32F:
-      return DType::kFloat32;
-    case CUDA_R_64F:
-      return DType::kFloat64;
-    case CUDA_R_16F:
-      return DType::kFloat16;
-    case CUDA_R_16BF:
-      return DType::kBFloat16;
-    default:
-      refuse(CUDA_ERROR_INVALID_VALUE, "type {}", static_cast<int>(type));
-  }
-}
-
-void check_compute(const Product& product, DType dtype) {
-  const bool is_double = dtype == DType::kFloat64;
-  const bool fits =
-      is_double ? product.compute == CUBLAS_COMPUTE_64F
-                : product.compute == CUBLAS_COMPUTE_32F ||
-                      (product.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && dtype == DType::kFloat32);
-  if (!fits || product.scale != (is_double ? CUDA_R_64F : CUDA_R_32F))
-    refuse(CUDA_ERROR_INVALID_VALUE, "a compute type that does not fit the operands");
-}
-
-// D (n, m) by columns = op(A) (n, k) op(B) (k, m) is C (m, n) = B A by rows.
-struct Problem {
-  gpu::Matmul matmul;  // without addresses
-  bool use_tf32;
-  uint64_t hash;
-};
-
-Problem problem_of(const Product& product, const Layout& a, const Layout& b, const Layout& d) {
-  const bool turns_a = product.transposes_a == CUBLAS_OP_T;
-  const bool turns_b = product.transposes_b == CUBLAS_OP_T;
-  const uint64_t k = turns_a ? a.rows : a.columns;
-  const bool fits = (turns_a ? a.columns : a.rows) == d.rows &&
-                    (turns_b ? b.rows : b.columns) == d.columns &&
-                    (turns_b ? b.columns : b.rows) == k && a.type == d.type && b.type == d.type &&
-                    a.batch == d.batch && b.batch == d.batch;
-  if (!fits)
-    refuse(CUDA_ERROR_INVALID_VALUE, "layouts that do not fit each other");
-  Problem problem;
-  problem.use_tf32 = product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  problem.hash = hash_mix(product.epilogue, product.compute);
-  for (const Layout* layout : {&a, &b, &d}) {
-    if (layout->leading < static_cast<int64_t>(layout->rows) || layout->rows * layout->columns == 0)
-      refuse(CUDA_ERROR_INVALID_VALUE, "columns that overlap, or an empty matrix");
-    for (const auto value :
-         {layout->rows, layout->columns, static_cast<uint64_t>(layout->leading),
-          static_cast<uint64_t>(layout->batch), static_cast<uint64_t>(layout->step),
-          static_cast<uint64_t>(layout->type)})
-      problem.hash = hash_mix(problem.hash, value);
-  }
-  gpu::Matmul& matmul = problem.matmul;
-  MatmulSpec& s = matmul.spec;
-  s.dtype = dtype_of(d.type);
-  check_compute(product, s.dtype);
-  s.m = static_cast<int64_t>(d.columns);
-  s.n = static_cast<int64_t>(d.rows);
-  s.k = static_cast<int64_t>(k);
-  s.b_row = turns_a ? 1 : a.leading;
-  s.b_column = turns_a ? a.leading : 1;
-  s.a_row = turns_b ? 1 : b.leading;
-  s.a_column = turns_b ? b.leading : 1;
-  s.c_row = d.leading;
-  matmul.batch = d.batch;
-  matmul.b_step = a.step;
-  matmul.a_step = b.step;
-  matmul.c_step = d.step;
-  return problem;
-}
-
-std::optional<gpu::Epilogue> epilogue_of(const Product& product, std::byte* to) {
-  gpu::Epilogue epilogue;
-  epilogue.to = to;
-  switch (product.epilogue) {
-    case CUBLASLT_EPILOGUE_DEFAULT:
-      return std::nullopt;
-    case CUBLASLT_EPILOGUE_GELU:
-      epilogue.activation = gpu::Activation::kGelu;
-      return epilogue;
-    case CUBLASLT_EPILOGUE_GELU_BIAS:
-      epilogue.activation = gpu::Activation::kGelu;
-      break;
-    case CUBLASLT_EPILOGUE_BIAS:
-      break;
-    default:
-      refuse(CUDA_ERROR_INVALID_VALUE, "epilogue {}", product.epilogue);
-  }
-  if (product.bias == nullptr)
-    refuse(CUDA_ERROR_INVALID_VALUE, "a bias without an address");
-  epilogue.bias = static_cast<const std::byte*>(product.bias);
-  return epilogue;
-}
-
 struct Algorithm {
   uint64_t mark, problem, workspace;
   uint32_t alignments[4];
@@ -187,38 +74,16 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-uint32_t alignment_of(const void* address) {
-  const uint64_t bits = reinterpret_cast<uint64_t>(address) | 256;
+// Of an address and those behind it at multiples of a step.
+uint32_t alignment_of(const void* address, size_t step = 0) {
+  const uint64_t bits = reinterpret_cast<uint64_t>(address) | step | 256;
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-void check_alignment(const void* address, uint32_t needed, const char* what) {
-  if (alignment_of(address) < needed)
-    refuse(CUDA_ERROR_INVALID_VALUE, "{} at {} is not aligned to {}", what, address, needed);
-}
-
-size_t span(int64_t rows, int64_t row, int64_t columns, int64_t column, const gpu::Matmul& matmul,
-            int64_t step) {
-  const int64_t last = (matmul.batch - 1) * step + (rows - 1) * row + (columns - 1) * column + 1;
-  return static_cast<size_t>(last) * dtype_size(matmul.spec.dtype);
-}
-
-void check_memory(const Device& device, const gpu::Matmul& matmul) {
-  const MatmulSpec& s = matmul.spec;
-  const size_t a = span(s.m, s.a_row, s.k, s.a_column, matmul, matmul.a_step);
-  const size_t b = span(s.k, s.b_row, s.n, s.b_column, matmul, matmul.b_step);
-  const size_t c = span(s.m, s.c_row, s.n, 1, matmul, matmul.c_step);
-  check_range(device, s.a, a, "an operand");
-  check_range(device, s.b, b, "an operand");
-  check_range(device, matmul.result(), c, "the result");
-  const auto overlaps = [&](const std::byte* operand, size_t bytes) {
-    return operand < matmul.result() + c && matmul.result() < operand + bytes;
-  };
-  if (overlaps(s.a, a) || overlaps(s.b, b))
-    refuse(CUDA_ERROR_INVALID_VALUE, "a result over an operand");
-  if (matmul.epilogue && matmul.epilogue->bias != nullptr)
-    check_range(device, matmul.epilogue->bias, static_cast<size_t>(s.n) * dtype_size(s.dtype),
-                "the bias");
+void check_alignment(const void* address, uint32_t needed, const char* what, size_t step = 0) {
+  if (alignment_of(address, step) < needed)
+    refuse(CUDA_ERROR_INVALID_VALUE, "{} at {}, {} bytes apart, is not aligned to {}", what,
+           address, step, needed);
 }
 
 bool is_number(const void* value, cudaDataType_t type, double number) {
@@ -231,28 +96,6 @@ bool is_number(const void* value, cudaDataType_t type, double number) {
     read = static_cast<double>(narrow);
   }
   return read == number;
-}
-
-void enqueue_product(Stream& stream, const gpu::Matmul& matmul, bool use_tf32, std::byte* workspace,
-                     size_t workspace_bytes) {
-  static uint64_t calls = 0;
-  const uint64_t token = ++calls;
-  if (workspace_bytes > 0) {
-    enqueue(stream, "cublasLtMatmul", at_once([=, &stream] {
-              check_range(*stream.device, workspace, workspace_bytes, "the workspace");
-              std::memcpy(workspace, &token, sizeof(token));
-            }));
-  }
-  enqueue(stream, "cublasLtMatmul", at_once([=, &stream] {
-            uint64_t found = token;
-            if (workspace_bytes > 0)
-              std::memcpy(&found, workspace, sizeof(found));
-            if (found != token)
-              refuse(CUDA_ERROR_LAUNCH_FAILED, "another call used the workspace at the same time");
-            check_memory(*stream.device, matmul);
-            if (std::getenv("MESHTRAIN_FAKE_CUDA_IDLE") == nullptr)
-              gpu::run_matmul(matmul, use_tf32);
-          }));
 }
 
 }  // namespace
@@ -375,7 +218,7 @@ MESHTRAIN_FAKE cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     const Problem problem = problem_of(product, get<Layout>(a), get<Layout>(b), get<Layout>(d));
     *count = 0;
     for (uint32_t place = 0; place < 2 && *count < most; ++place) {
-      const uint64_t workspace = place == 0 ? kWorkspace : 0;
+      const uint64_t workspace = place == 0 ? kWorkspace + result_bytes(problem.matmul) : 0;
       if (workspace > preference.workspace)
         continue;
       Algorithm algorithm{kMark, problem.hash, workspace, {}, alignment_of(product.bias), place};
@@ -429,10 +272,13 @@ MESHTRAIN_FAKE cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
              algorithm.workspace);
     const char* const names[] = {"A", "B", "C", "D"};
     const void* const addresses[] = {a, b, c, d};
-    for (size_t i = 0; i < 4; ++i)
-      check_alignment(addresses[i], algorithm.alignments[i], names[i]);
-    check_alignment(workspace, 16, "the workspace");
     Matmul& matmul = problem.matmul;
+    const int64_t steps[] = {matmul.b_step, matmul.a_step, matmul.c_step, matmul.c_step};
+    for (size_t i = 0; i < 4; ++i) {
+      check_alignment(addresses[i], algorithm.alignments[i], names[i],
+                      static_cast<size_t>(steps[i]) * dtype_size(matmul.spec.dtype));
+    }
+    check_alignment(workspace, 16, "the workspace");
     matmul.spec.a = static_cast<const std::byte*>(b);
     matmul.spec.b = static_cast<const std::byte*>(a);
     matmul.spec.c = static_cast<std::byte*>(d);

@@ -194,6 +194,7 @@ MESHTRAIN_FAKE cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
     if (bytes == 0)
       refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
     Device& device = current_device();
+    refuse_while_capturing(device, "an allocation");
     std::byte* const memory =
         is_memory_short() ? nullptr : device.memory.allocate(static_cast<int64_t>(bytes));
     if (memory == nullptr)
@@ -208,6 +209,7 @@ MESHTRAIN_FAKE cuMemFree_v2(CUdeviceptr address) {
     Device* const device = device_of(bytes_at(address));
     if (device == nullptr || !device->memory.blocks().contains(bytes_at(address)))
       refuse(CUDA_ERROR_INVALID_VALUE, "no allocation begins at {:x}, or not any more", address);
+    refuse_while_capturing(*device, "memory is freed");
     finish_if_alive(*device);
     device->memory.free(bytes_at(address));
   });

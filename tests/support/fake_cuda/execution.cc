@@ -214,6 +214,7 @@ MESHTRAIN_FAKE cuModuleLoadData(CUmodule* out, const void* image) {
       throw Failure{CUDA_ERROR_INVALID_IMAGE};
     auto module = std::make_unique<LoadedModule>();
     module->device = &current_device();
+    refuse_while_capturing(*module->device, "a module is loaded");
     module->module = module_of(text);
     *out = state().modules.add(std::move(module));
   });

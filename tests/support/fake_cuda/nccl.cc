@@ -1,10 +1,13 @@
-// An NCCL whose ranks are threads of one process. Its calls return at once, as those of
-// non-blocking communicators do; work that waits for other ranks is found out by step_towards().
+// An NCCL whose ranks are threads of one process. Calls of non-blocking communicators return at
+// once; work that waits for other ranks is found out by step_towards().
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <set>
+#include <thread>
 
 #include "support/fake_cuda/state.h"
 #include "support/gpu_emulator/products.h"
@@ -53,6 +56,9 @@ struct ncclComm {
   uint64_t collectives = 0, splits = 0;                     // so far
   std::shared_ptr<meshtrain::fake_cuda::Clique> splitting;  // until all have come
   bool is_aborted = false, is_gone = false;
+  // With the others, by an operation outside of a capture, and with peers by messages.
+  bool is_connected = false;
+  std::set<int> sends_to, receives_from;
 };
 
 namespace meshtrain::fake_cuda {
@@ -154,6 +160,10 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
   const size_t size = static_cast<size_t>(comm.clique->size);
   const size_t read = bytes_of(part) * (part.kind == "a reduce-scatter" ? size : 1);
   const size_t written = bytes_of(part) * (part.kind == "an all-gather" ? size : 1);
+  if (stream.capture == nullptr)
+    comm.is_connected = true;
+  else if (!comm.is_connected)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a communicator connects during a capture");
   const auto check = [=, &comm] {
     check_range(*comm.device, part.from, read, "what is sent");
     check_range(*comm.device, part.to, written, "what is received");
@@ -232,6 +242,16 @@ void add_message(bool is_send, int peer, ncclComm_t comm, cudaStream_t stream, c
   (is_send ? group.sends : group.receives).push_back({peer, part});
 }
 
+void connect(std::set<int>& peers, const std::vector<std::pair<int, Part>>& messages,
+             const Stream& stream) {
+  for (const auto& [peer, part] : messages) {
+    if (stream.capture == nullptr)
+      peers.insert(peer);
+    else if (!peers.contains(peer))
+      refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a peer is connected during a capture");
+  }
+}
+
 void end_group() {
   if (--group.depth > 0 || group.comm == nullptr)
     return;
@@ -240,11 +260,20 @@ void end_group() {
   Stream& stream = stream_of(reinterpret_cast<CUstream>(own.stream));
   if (stream.device != comm.device)
     refuse(CUDA_ERROR_INVALID_VALUE, "a stream of another device");
+  connect(comm.sends_to, own.sends, stream);
+  connect(comm.receives_from, own.receives, stream);
   enqueue(stream, "an exchange", [own, &comm]() -> Work {
     return
         [own, &comm, sent = std::vector<std::shared_ptr<Part>>(),
          received = std::vector<bool>()]() mutable { return exchange(comm, own, sent, received); };
   });
+}
+
+// Programs say which of both ways they mean.
+bool is_blocking(const ncclConfig_t* config) {
+  if (config == nullptr || config->blocking < 0 || config->blocking > 1)
+    refuse(CUDA_ERROR_INVALID_VALUE, "a communicator that may block or not");
+  return config->blocking == 1;
 }
 
 ncclComm_t add_comm() {
@@ -269,6 +298,18 @@ void complete(Clique::Split& split) {
       comm->clique = clique;
       comm->rank = rank++;
     }
+  }
+}
+
+// Ranks are threads, which come meanwhile.
+void wait_until(const std::function<bool()>& is_done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!is_done()) {
+    if (std::chrono::steady_clock::now() > end)
+      refuse(CUDA_ERROR_TIMEOUT, "not all ranks come");
+    state().mutex.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    state().mutex.lock();
   }
 }
 
@@ -308,8 +349,7 @@ MESHTRAIN_FAKE ncclGetUniqueId(ncclUniqueId* id) {
 MESHTRAIN_FAKE ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank,
                                       ncclConfig_t* config) {
   return answer("ncclCommInitRankConfig", [&] {
-    if (config == nullptr || config->blocking != 0)
-      refuse(CUDA_ERROR_INVALID_VALUE, "a communicator that blocks");
+    const bool blocks = is_blocking(config);
     std::shared_ptr<Clique>& clique = cliques()[id.internal];
     if (clique == nullptr)
       clique = std::make_shared<Clique>();
@@ -318,21 +358,25 @@ MESHTRAIN_FAKE ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id
     *out = add_comm();
     (*out)->clique = clique;
     (*out)->rank = rank;
-    throw Failure{CUDA_ERROR_NOT_READY};
+    const ncclComm& comm = **out;
+    if (!blocks)
+      throw Failure{CUDA_ERROR_NOT_READY};
+    wait_until([&] { return is_ready(comm); });
   });
 }
 // Says success before the part is made, as the real one does.
 MESHTRAIN_FAKE ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
                              ncclConfig_t* config) {
   return answer("ncclCommSplit", [&] {
-    if (config == nullptr || config->blocking != 0)
-      refuse(CUDA_ERROR_INVALID_VALUE, "a communicator that blocks");
+    const bool blocks = is_blocking(config);
     ncclComm& comm = comm_of(parent);
     *out = add_comm();
     Clique::Split& split = comm.clique->splits[++comm.splits];
     split.parts[color][{key, comm.rank}] = *out;
     if (++split.called == comm.clique->size)
       complete(split);
+    if (blocks)
+      wait_until([&] { return is_ready(comm); });
   });
 }
 MESHTRAIN_FAKE ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {

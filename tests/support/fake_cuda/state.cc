@@ -15,6 +15,8 @@ struct Faults {
   bool is_due = false;     // when the call that runs has ended
   bool is_broken = false;  // sticky
   std::vector<const char*> names;
+  std::string failing_name;
+  int64_t skipped = 0;  // calls of that name before the one that fails
 };
 Faults faults;
 std::vector<std::string> problems;
@@ -128,6 +130,14 @@ void refuse_in_capture(const Stream& stream) {
   refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the stream is capturing");
 }
 
+void refuse_while_capturing(const Device& device, const char* what) {
+  for (const auto& [handle, stream] : state().streams) {
+    if (stream->device == &device && stream->owner == std::this_thread::get_id() &&
+        stream->capture != nullptr)
+      refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "{} during a capture", what);
+  }
+}
+
 void add_problem(const std::string& text) {
   const std::lock_guard lock(state().mutex);
   problems.push_back(text);
@@ -136,8 +146,10 @@ void add_problem(const std::string& text) {
 void begin_call(const char* name, bool runs_first) {
   faults.names.push_back(name);
   faults.is_due = false;
-  if (faults.calls++ != faults.failing_call)
+  const bool is_named = faults.failing_name == name && faults.skipped-- == 0;
+  if (faults.calls++ != faults.failing_call && !is_named)
     return;
+  faults.failing_name = is_named ? "" : faults.failing_name;
   faults.is_broken = faults.kind == Fault::kSticky;
   if (!runs_first)
     throw Failure{kBroken};
@@ -201,6 +213,12 @@ void fail_call(int64_t number, Fault kind) {
   faults.failing_call = number;
   faults.kind = kind;
 }
+void fail_named_call(const std::string& name, int64_t skipped) {
+  const std::lock_guard lock(state().mutex);
+  faults.failing_name = name;
+  faults.skipped = skipped;
+  faults.kind = Fault::kOnce;
+}
 void fail_allocation(int64_t number) {
   const std::lock_guard lock(state().mutex);
   faults.allocations = 0;
@@ -215,6 +233,7 @@ void clear_faults() {
   faults.failing_call = faults.failing_allocation = -1;
   faults.allocations = 0;
   faults.is_broken = false;
+  faults.failing_name.clear();
   for (const auto& device : state().devices)
     device->error = CUDA_SUCCESS;
 }

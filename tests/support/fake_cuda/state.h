@@ -210,6 +210,8 @@ MESHTRAIN_FAKE_API void finish(Device& device);
 MESHTRAIN_FAKE_API Stream& stream_of(
     CUstream handle);  // refused for another device than the current one
 MESHTRAIN_FAKE_API void refuse_in_capture(const Stream& stream);
+// A relaxed capture allows it, but then it happens once and not in each run of the graph.
+MESHTRAIN_FAKE_API void refuse_while_capturing(const Device& device, const char* what);
 
 MESHTRAIN_FAKE_API void add_problem(const std::string& text);
 // Throws Failure where the call is to fail. Counts it.

@@ -113,7 +113,7 @@ Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& given,
              const std::vector<Window>& windows, bool use_tf32)
     : memory_(memory), windows_(windows), use_tf32_(use_tf32), traffic_(traffic_of(given)) {
   const std::vector<Command> commands = with_products_apart(
-      given, [](const Command&) { return number_of("MESHTRAIN_EMULATOR_EPILOGUES", 1) != 0; });
+      given, [](const Command&) { return number_of("MESHTRAIN_EPILOGUES", 1) != 0; });
   for (const Command& command : commands) {
     for (const Access& access : command.accesses) {
       MESHTRAIN_CHECK(memory.contains(access.begin, access.end),
@@ -193,8 +193,12 @@ void Steps::run_call(const Call& call, int64_t step, uint64_t seed) const {
   }
   const KernelCall& kernel = std::get<KernelCall>(call.what);
   std::vector<uint64_t> params;
-  for (uint64_t value : kernel.params)
-    params.push_back(moved(value, step));
+  for (const LaunchArg& arg : kernel.params) {
+    const auto* const place = reinterpret_cast<const std::byte*>(arg.value);
+    MESHTRAIN_CHECK(arg.is_address || !memory_.contains(place, place + 1),
+                    "{}: an address that is not marked as one", call.path);
+    params.push_back(arg.is_address ? moved(arg.value, step) : arg.value);
+  }
   const std::string problem =
       run_grid({&module_->abi(), &module_->kernel(kernel.kernel), params.data(), kernel.grid,
                 kernel.shared_bytes, kernel.has_barriers, seed});

@@ -26,7 +26,7 @@ struct EmulatorOptions {
   static EmulatorOptions from_environment();
 };
 
-// A plan's commands, for any steps of its windows. Where $MESHTRAIN_EMULATOR_EPILOGUES is 0 when it
+// A plan's commands, for any steps of its windows. Where $MESHTRAIN_EPILOGUES is 0 when it
 // is made, products have no epilogues, as with a library that offers none.
 class Steps {
  public:

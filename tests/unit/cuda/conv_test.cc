@@ -122,6 +122,8 @@ TEST_CASE("cuDNN plans every convolution deterministically and in the precision 
             CHECK(!has(notes, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
             if (dtype == DType::kFloat32 && !use_tf32)
               CHECK(!has(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+            else if (shape.channels >= 8)
+              CHECK(has(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
           }
         }
       }

@@ -141,7 +141,7 @@ gpu::Matmul product(const std::byte* bias, Activation activation, int64_t size =
   s.a_column = s.b_column = 1;
   gpu::Launch launch;
   launch.body = gpu::make_body("nothing", "", 0, false);
-  launch.args = {reinterpret_cast<uint64_t>(s.c)};
+  launch.args = {s.c};
   out.epilogue = {bias, activation, at(4),
                   std::make_shared<const gpu::Command>(gpu::Command{launch, {}, "relu"})};
   return out;
@@ -230,6 +230,16 @@ TEST_CASE("a failure of one process is no choice where several must round alike"
         CHECK_THROWS_AS(makers.matmuls.is_fused(matmul), RuntimeFailure);
     }
   }
+}
+
+TEST_CASE("MESHTRAIN_EPILOGUES=0 asks for no epilogue") {
+  Library library;
+  cuda::Makers makers(library.core);
+  ::setenv("MESHTRAIN_EPILOGUES", "0", 1);
+  CHECK(!makers.matmuls.is_fused(product(at(5), Activation::kGelu)));
+  CHECK(library.seen.asked == 0);
+  ::unsetenv("MESHTRAIN_EPILOGUES");
+  CHECK(makers.matmuls.is_fused(product(at(5), Activation::kGelu)));
 }
 
 TEST_CASE("a relu that would hide a NaN is not asked for") {

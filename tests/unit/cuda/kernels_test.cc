@@ -94,7 +94,7 @@ void compile_all(int compute, size_t stride) {
 bool is_accepted(const std::string& text, int compute) {
   const std::string option = fmt::format("compute_{}", compute);
   const std::vector<std::string> words =
-      split(cuda::compile_options({option, true}) + " -dlto", ' ');
+      split(cuda::compile_options(described(compute), {option, true}) + " -dlto", ' ');
   std::vector<const char*> options;
   for (const std::string& word : words)
     options.push_back(word.c_str());

@@ -37,10 +37,11 @@ bool has_library(const std::string& name) {
 }
 
 TEST_CASE("what NCCL reads is set where it is not and nothing else") {
-  for (const char* name : {"NCCL_NVLS_ENABLE", "NCCL_ALGO", "NCCL_PROTO"})
+  for (const char* name : {"NCCL_NVLS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_ALGO", "NCCL_PROTO"})
     ::unsetenv(name);
   gpu::set_up_environment();
   CHECK(std::string(std::getenv("NCCL_NVLS_ENABLE")) == "0");
+  CHECK(std::string(std::getenv("NCCL_RUNTIME_CONNECT")) == "0");
   CHECK(std::getenv("NCCL_ALGO") == nullptr);
   CHECK(std::getenv("NCCL_PROTO") == nullptr);
   CHECK_FALSE(nccl_sums_in_switch());

@@ -67,6 +67,19 @@ TEST_CASE("products and sums are not contracted unless the text says so") {
   CHECK(ptx.substr(g).find("fma.rn.f32") != std::string::npos);
 }
 
+TEST_CASE("kernels are compiled on all cores where the compiler can and come out the same") {
+  const cuda::Core core = gpu_of(90);
+  const cuda::Architecture architecture{"sm_90", false};
+  const bool can = cuda::compiler_version(core)[1] >= '3';  // "13.0"
+  const std::string options = cuda::compile_options(core, architecture);
+  CHECK((options.find(" --split-compile=0") != std::string::npos) == can);
+  std::string text;
+  for (int i = 0; i < 8; ++i)
+    text += fmt::format("extern \"C\" __global__ void f{0}(float* x) {{ x[{0}] *= x[0]; }}\n", i);
+  const std::string code = cuda::compile(core, text, architecture);
+  CHECK(cuda::compile(core, text, architecture) == code);
+}
+
 TEST_CASE("a text that is wrong gives the compiler's messages") {
   const Caught error = caught([] {
     cuda::compile(gpu_of(90), "extern \"C\" __global__ void f() { nonsense(); }", {"sm_90", false});

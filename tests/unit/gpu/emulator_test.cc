@@ -10,8 +10,9 @@ namespace {
 
 using gpu::Command;
 
-Command launch(const std::string& text, std::vector<uint64_t> args, std::vector<Access> accesses,
-               bool has_barriers = false, unsigned shared_bytes = 0, uint64_t blocks = 1) {
+Command launch(const std::string& text, std::vector<gpu::LaunchArg> args,
+               std::vector<Access> accesses, bool has_barriers = false, unsigned shared_bytes = 0,
+               uint64_t blocks = 1) {
   gpu::Launch out;
   out.body = gpu::make_body("case", text, shared_bytes, has_barriers);
   out.blocks = blocks;
@@ -28,7 +29,7 @@ struct Emulated {
     if (device != nullptr)
       memory = device->allocate(kBytes);
   }
-  uint64_t address(int64_t offset = 0) const { return reinterpret_cast<uint64_t>(memory + offset); }
+  const std::byte* address(int64_t offset = 0) const { return memory + offset; }
   Access access(int64_t begin, int64_t end, bool is_write) const {
     return {memory + begin, memory + end, is_write};
   }
@@ -90,9 +91,11 @@ TEST_CASE("emulator: writes outside of what a command names are found") {
     return;
   says(e.run({launch(kNumbers, {e.address(4)}, {e.access(0, 1024, true)})}), "does not name");
   says(e.run({launch(kNumbers, {e.address()}, {e.access(0, 1024, false)})}), "only reads");
+  const uint64_t number = reinterpret_cast<uint64_t>(e.address());
+  says(e.run({launch(kNumbers, {number}, {e.access(0, 1024, true)})}), "not marked as one");
   says(e.run({launch(kNumbers, {e.address()}, {e.access(0, Emulated::kBytes + 4, true)})}),
        "lie in no allocation");
-  says(e.run({launch("((unsigned*)shared)[threadIdx.x] = 1u;", {0}, {}, false, 1020)}),
+  says(e.run({launch("((unsigned*)shared)[threadIdx.x] = 1u;", {uint64_t{0}}, {}, false, 1020)}),
        "beyond its 1020 bytes");
 }
 
@@ -101,7 +104,7 @@ TEST_CASE("emulator: reads outside of what a command names give garbage") {
   if (e.device == nullptr)
     return;
   const std::string copy = "((unsigned*)arg[0])[threadIdx.x] = ((unsigned*)arg[1])[threadIdx.x];";
-  const std::vector<uint64_t> args = {e.address(), e.address(2048)};
+  const std::vector<gpu::LaunchArg> args = {e.address(), e.address(2048)};
   CHECK(e.run({launch(copy, args, {e.access(0, 1024, true), e.access(2048, 3072, false)})}) == "");
   CHECK(e.words(0, 256)[9] == 0);
   CHECK(e.run({launch(copy, args, {e.access(0, 1024, true)})}) == "");
@@ -113,13 +116,14 @@ TEST_CASE("emulator: barriers that not all threads reach are errors") {
   if (e.device == nullptr)
     return;
   const std::vector<Access> none;
-  says(e.run({launch("if (threadIdx.x == 3u) return; __syncthreads();", {0}, none, true)}),
-       "255 threads wait at __syncthreads, 0 in a shuffle, 1 have ended");
+  says(
+      e.run({launch("if (threadIdx.x == 3u) return; __syncthreads();", {uint64_t{0}}, none, true)}),
+      "255 threads wait at __syncthreads, 0 in a shuffle, 1 have ended");
   says(e.run({launch("if (threadIdx.x < 4u) __shfl_xor_sync(0xffffffffu, 1, 1); else "
                      "__syncthreads();",
-                     {0}, none, true)}),
+                     {uint64_t{0}}, none, true)}),
        "252 threads wait at __syncthreads, 4 in a shuffle");
-  says(e.run({launch("__syncthreads();", {0}, none, false)}), "is said to have none");
+  says(e.run({launch("__syncthreads();", {uint64_t{0}}, none, false)}), "is said to have none");
 }
 
 TEST_CASE("emulator: a missing barrier gives other results in another order") {

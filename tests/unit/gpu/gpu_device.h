@@ -37,6 +37,12 @@ inline std::unique_ptr<gpu::Device> open_test_device() {
   return runtime == nullptr ? nullptr : runtime->open(0, options);
 }
 
+// Whether its GPU is the host: the emulator, or the fake CUDA. Both compute products by the same
+// loops.
+inline bool is_host_gpu() {
+  return test_runtime()->info(0).name.find("NVIDIA") == std::string::npos;
+}
+
 // Runs the emulator in another order of calls, blocks and threads; real devices have their own.
 inline void set_emulator_seed(uint64_t seed) {
   ::setenv("MESHTRAIN_EMULATOR_SEED", std::to_string(seed).c_str(), 1);

@@ -187,7 +187,7 @@ TEST_CASE("the gradient of a kernel over two shards is two commands and a sum") 
   CHECK(std::get<Conv>(commands[0].what).images == 2);
   CHECK(std::get<Conv>(commands[1].what).kernel ==
         std::get<Conv>(commands[0].what).kernel + shape.kernel_elements() * 4);
-  CHECK(std::get<Launch>(commands[2].what).args[1] == reinterpret_cast<uint64_t>(job.to));
+  CHECK(std::get<Launch>(commands[2].what).args[1] == gpu::LaunchArg(job.to));
 }
 
 TEST_CASE("cuDNN is not asked for windows that it cannot have") {

@@ -208,10 +208,10 @@ TEST_CASE("equal launches that do not depend on each other are one") {
   CHECK(merged.calls[0].path == "step/1");
   CHECK(call.grid == 8);
   // The first block of each, then the arguments of each.
-  CHECK(call.params == std::vector<uint64_t>{0, 3, 3, 1003, 5, 1005});
+  CHECK(call.params == std::vector<gpu::LaunchArg>{uint64_t{0}, 3, 3, 1003, 5, 1005});
   CHECK(merged.calls[1].after == std::vector<int>{0});
   CHECK(merged.calls[2].after.empty());
-  CHECK(kernel_of(merged.calls[2]).params == std::vector<uint64_t>{7, 1007});
+  CHECK(kernel_of(merged.calls[2]).params == std::vector<gpu::LaunchArg>{7, 1007});
 }
 
 TEST_CASE("a launch does not move before what it waits for") {
@@ -256,7 +256,7 @@ TEST_CASE("tiny launches that follow each other are one block") {
   CHECK(call.params.size() == 10);
   // The same calls have the same name whatever they are called on.
   for (Command& command : list)
-    std::get<gpu::Launch>(command.what).args[0] += 512;
+    std::get<gpu::Launch>(command.what).args[0].value += 512;
   CHECK(kernel_of(gpu::merge_launches(list).calls[0]).kernel == call.kernel);
 }
 
@@ -416,9 +416,7 @@ TEST_CASE("merged commands compute what they compute one after the other") {
     gpu::Launch out;
     out.body = gpu::make_body("mix", text, shares ? 1024 : 0, shares);
     out.blocks = static_cast<uint64_t>((size + 255) / 256);
-    const auto address = [&](int64_t word) {
-      return reinterpret_cast<uint64_t>(memory + word * 4);
-    };
+    const auto address = [&](int64_t word) { return gpu::LaunchArg(memory + word * 4); };
     out.args = {address(from[0]), address(from[1]), address(to), static_cast<uint64_t>(size)};
     out.work = below(2) == 0 ? 1 << 20 : 3 * size;
     const auto access = [&](int64_t word, bool is_write) {

@@ -233,9 +233,9 @@ TEST_CASE("whole numbers among arguments cannot be taken for addresses") {
   made.lowering.lower(adam(made, DType::kFloat64, 1 << 20));
   made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 3, 2)});
   for (const Launch& launch : made.launches()) {
-    for (uint64_t argument : launch.args) {
-      const bool is_clear = argument < uint64_t{1} << 40 || made.memory.holds(argument);
-      CHECK_MESSAGE(is_clear, launch.body->name << ": " << argument);
+    for (const gpu::LaunchArg& argument : launch.args) {
+      const bool is_clear = argument.is_address == made.memory.holds(argument.value);
+      CHECK_MESSAGE(is_clear, launch.body->name << ": " << argument.value);
     }
   }
 }

@@ -28,6 +28,16 @@ inline std::unique_ptr<gpu::Device> open_fake_gpu(const gpu::DeviceOptions& opti
   return fake_runtime()->open(0, options);
 }
 
+// Memory of a device for as long as it lives.
+struct Memory {
+  Memory(gpu::Device& device, int64_t bytes) : device(device), data(device.allocate(bytes)) {}
+  ~Memory() { device.free(data); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  gpu::Device& device;
+  std::byte* data;
+};
+
 // The order in which streams and graphs run: 0, as late as they may; else one for each number.
 inline void set_order(uint64_t seed) {
   ::setenv("MESHTRAIN_EMULATOR_SEED", std::to_string(seed).c_str(), 1);

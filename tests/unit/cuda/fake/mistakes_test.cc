@@ -186,6 +186,20 @@ const std::vector<Mistake>& mistakes() {
        [](Gpus& g) { g.capture([&] { cuCtxSynchronize(); }); }},
       {"a kernel that is not loaded, in a capture",
        [](Gpus& g) { g.capture([&] { g.launch(g.twice, g.memory, g.copies); }); }},
+      {"an allocation during a capture",
+       [](Gpus& g) {
+         g.capture([] {
+           CUdeviceptr memory = 0;
+           cuMemAlloc(&memory, kBytes);
+         });
+       }},
+      {"memory is freed during a capture",
+       [](Gpus& g) {
+         CUdeviceptr memory = 0;
+         cuMemAlloc(&memory, kBytes);
+         g.capture([&] { cuMemFree(memory); });
+         cuMemFree(memory);
+       }},
       {"a capture waits for an event outside of it",
        [](Gpus& g) {
          cuEventRecord(g.event, g.work);

@@ -1,10 +1,14 @@
 // The CUDA library itself: memory, plans as graphs and as calls, on the fake driver.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "backend/gpu/lowering.h"
 #include "backend/kernel_spec.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "fake_gpu.h"
+#include "support/temp_folder.h"
 
 namespace meshtrain::test {
 namespace {
@@ -142,6 +146,193 @@ TEST_CASE("memory that is used up ends in both sizes") {
     CHECK(text == "gpu:0 (Fake GPU): out of memory: 1.0 TiB asked for, 16 GiB of 16 GiB are free");
   }
   check_clean();
+}
+
+TEST_CASE("memory of the host may change once an event behind its upload has come") {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    set_order(seed);
+    const auto device = open_fake_gpu();
+    const Arrays arrays(*device);
+    const auto pinned = device->allocate_pinned(kCount * 4);
+    const auto event = device->make_event();
+    for (int round = 0; round < 2; ++round) {
+      std::memset(pinned->data(), round, kCount * 4);
+      device->enqueue_upload(arrays.x, pinned->data(), kCount * 4);
+      event->record();
+      event->wait();
+    }
+  }
+  check_clean();
+  set_order(0);
+}
+
+// Batches of a b, all of `size` rows and columns, where a and b consist of ones.
+struct Products {
+  Products(gpu::Device& device, int64_t size, int64_t batch)
+      : device(device), size(size), batch(batch), a(device.allocate(bytes())) {
+    const std::vector<float> ones(static_cast<size_t>(bytes() / 4), 1);
+    device.upload(a, ones.data(), bytes());
+  }
+  ~Products() {
+    device.free(a);
+    for (const auto& [bias, to] : results) {
+      device.free(bias);
+      device.free(to);
+    }
+  }
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+  int64_t bytes() const { return batch * size * size * 4; }
+
+  // Adds a b + bias, whose elements are all equal.
+  void add(gpu::GpuLowering& lowering, float bias) {
+    std::byte* const row = device.allocate(size * 4);
+    std::byte* const to = device.allocate(bytes());
+    results.push_back({row, to});
+    const std::vector<float> row_values(static_cast<size_t>(size), bias);
+    device.upload(row, row_values.data(), size * 4);
+    MatmulSpec s;
+    s.a = s.b = a;
+    s.c = to;
+    s.m = s.n = s.k = s.a_row = s.b_row = s.c_row = size;
+    s.a_column = s.b_column = 1;
+    for (int64_t i = 0; i < batch; ++i)
+      s.batches.push_back({i * size * size, i * size * size, i * size * size});
+    const View c = contiguous_view(to, DType::kFloat32, {batch * size, size});
+    lowering.lower(StepSpec{"product"});
+    lowering.lower(s);
+    lowering.lower(StepSpec{"bias", {whole_access(c, false)}});
+    lowering.lower(TapeSpec{c.shape,
+                            {c, {row, DType::kFloat32, c.shape, {0, 1}}},
+                            {{"add", {0, 1}, DType::kFloat32}},
+                            {{0, c}}});
+  }
+
+  gpu::Device& device;
+  int64_t size, batch;
+  std::byte* a;
+  std::vector<std::pair<std::byte*, std::byte*>> results;  // bias and what it is added to
+};
+
+// Products that wait for nothing share workspaces, those of one shape a plan; each plan grows what
+// the ones before have left, and these still run.
+TEST_CASE("products beside each other have their own biases and workspaces that grow") {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    set_order(seed);
+    const auto device = open_fake_gpu();
+    std::vector<std::unique_ptr<Products>> all;
+    std::vector<std::unique_ptr<gpu::Plan>> plans;
+    for (const int64_t size : {64, 128, 65}) {
+      Products& products =
+          *all.emplace_back(std::make_unique<Products>(*device, size, size == 65 ? 3 : 1));
+      gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+      for (int i = 0; i < 7; ++i)
+        products.add(lowering, static_cast<float>(i));
+      plans.push_back(device->make_plan(lowering.take(), {}, 0, 1));
+      for (const auto& plan : plans)
+        plan->run();
+      for (size_t i = 0; i < products.results.size(); ++i) {
+        CAPTURE(size);
+        CAPTURE(i);
+        const std::byte* const to = products.results[i].second;
+        const float expected = static_cast<float>(size) + static_cast<float>(i);
+        CHECK(read(*device, to) == expected);
+        CHECK(read(*device, to + products.bytes() - 4) == expected);
+      }
+    }
+  }
+  check_clean();
+  set_order(0);
+}
+
+// What the folder keeps of a choice between both.
+std::string kept_epilogue(const TempFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename().string().rfind("epilogue-", 0) == 0)
+      return read_file(entry.path(), 1000).substr(32);
+  }
+  return "";
+}
+
+TEST_CASE("a long product is measured with its bias and without and the choice is kept") {
+  set_order(0);
+  ::setenv("MESHTRAIN_FAKE_CUDA_IDLE", "1", 1);
+  const TempFolder folder;
+  gpu::DeviceOptions options;
+  options.cache_dir = folder.path();
+  for (int run = 0; run < 2; ++run) {
+    const auto device = open_fake_gpu(options);
+    Products products(*device, 1024, 1);
+    gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+    products.add(lowering, 1);
+    device->make_plan(lowering.take(), {}, 0, 1)->run();
+    CHECK(kept_epilogue(folder) == "fused");
+  }
+  ::unsetenv("MESHTRAIN_FAKE_CUDA_IDLE");
+  check_clean();
+}
+
+// z = (x + y) / 2, then x = z + 1 beside y = z times a matrix whose product with z is z.
+TEST_CASE("a step waits for everything that the one before ended with") {
+  constexpr int64_t kSize = 64, kElements = kSize * kSize;
+  constexpr int kSteps = 8;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    set_order(seed);
+    const auto device = open_fake_gpu();
+    std::vector<std::byte*> arrays;
+    for (int i = 0; i < 4; ++i)
+      arrays.push_back(device->allocate(kElements * 4));
+    const std::vector<float> mean(kElements, 1.0F / kSize);
+    device->upload(arrays[3], mean.data(), kElements * 4);
+    const auto view = [&](int i) {
+      return contiguous_view(arrays[static_cast<size_t>(i)], DType::kFloat32, {kElements});
+    };
+    const View x = view(0), y = view(1), z = view(2);
+    constexpr DType kF = DType::kFloat32;
+    gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+    lowering.lower(
+        StepSpec{"z", {whole_access(x, false), whole_access(y, false), whole_access(z, true)}});
+    lowering.lower(TapeSpec{{kElements},
+                            {x, y},
+                            {{"add", {0, 1}, kF}, {"constant", {}, kF, 0.5}, {"mul", {2, 3}, kF}},
+                            {{2, z}}});
+    lowering.lower(StepSpec{"x", {whole_access(z, false), whole_access(x, true)}});
+    lowering.lower(
+        TapeSpec{{kElements}, {z}, {{"constant", {}, kF, 1}, {"add", {0, 1}, kF}}, {{1, x}}});
+    MatmulSpec s;
+    s.a = z.data;
+    s.b = arrays[3];
+    s.c = y.data;
+    s.m = s.n = s.k = s.a_row = s.b_row = s.c_row = kSize;
+    s.a_column = s.b_column = 1;
+    s.batches = {{}};
+    lowering.lower(StepSpec{"y", {whole_access(z, false), whole_access(y, true)}});
+    lowering.lower(s);
+    device->make_plan(lowering.take(), {}, 0, kSteps)->run();
+    CHECK(read(*device, z.data) == (kSteps - 1) / 2.0F);
+    for (std::byte* array : arrays)
+      device->free(array);
+  }
+  check_clean();
+  set_order(0);
+}
+
+TEST_CASE("a kernel gets more shared memory than the driver gives without being asked") {
+  constexpr unsigned kBytes = 100 * 1024;
+  const auto device = open_fake_gpu();
+  const Arrays arrays(*device);
+  const std::string text =
+      fmt::format("shared[{0}] = 7; ((unsigned*)arg[0])[threadIdx.x] = shared[{0}];\n", kBytes - 1);
+  gpu::Launch launch;
+  launch.body = gpu::make_body("shared", text, kBytes, false);
+  launch.args = {arrays.x};
+  launch.work = 1 << 20;
+  const View x = contiguous_view(arrays.x, DType::kFloat32, {256});
+  device->make_plan({{launch, {whole_access(x, true)}, "shared"}}, {}, 0, 1)->run();
+  uint32_t value = 0;
+  device->download(&value, arrays.x, 4);
+  CHECK(value == 7);
 }
 
 }  // namespace
