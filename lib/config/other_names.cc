@@ -92,7 +92,7 @@ constexpr OtherName kOtherNames[] = {
     {Category::kMetric, "rmse", "write `RootMeanSquaredError`"},
     {Category::kMetric, "f1 fscore", "write `F1Score`"},
     {Category::kMetric, "r2", "write `R2Score`"},
-    {Category::kMetric, "rocauc auroc", "write `AUC`"},
+    {Category::kMetric, "rocauc aucroc auroc", "write `AUC`"},
     {Category::kMetric, "top5accuracy topk topkaccuracy",
      "write `SparseTopKCategoricalAccuracy: {k: 5}`"},
     {Category::kSchedule, "cosineannealinglr cosineannealing", "write `CosineDecay`"},

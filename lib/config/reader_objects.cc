@@ -123,6 +123,18 @@ void Reader::add_context(Diagnostic& d) const {
   }
 }
 
+namespace {
+
+// Whether one of `names` has `word` within: "glorot" of GlorotNormal.
+bool is_part_of_any(const std::string& word, const std::vector<std::string>& names) {
+  const std::string lower = to_lower(word);
+  return lower.size() > 2 && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return to_lower(name).find(lower) != std::string::npos;
+         });
+}
+
+}  // namespace
+
 Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
   const std::string_view what = category_name(category);
   const std::string bare = bare_class(form.spelled);
@@ -156,7 +168,7 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     }
     if (names.size() <= 8) {
       d.notes.push_back("known: " + join(names, ", "));
-    } else if (is_near) {
+    } else if (is_near || (other.empty() && is_part_of_any(bare, names))) {
       d.notes.push_back("nearest: " + join(nearest_names(bare, names, 3), ", "));
     } else if (other.empty()) {
       d.notes.push_back(fmt::format("`meshtrain explain {}` lists all", class_kind_word(category)));

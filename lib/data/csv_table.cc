@@ -38,6 +38,9 @@ class CsvTableReader::Rows {
                                          const std::optional<double> number = parse_decimal(text);
                                          return number && !std::isnan(*number);
                                        });
+    if (settings.missing_texts != CsvSettings().missing_texts) {
+      not_number_.help = "`missing_texts` lists all texts that mean missing, NA and the like too";
+    }
   }
 
   void read(CsvRecords& records) {

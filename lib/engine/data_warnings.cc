@@ -12,6 +12,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMostShown = 5;
+constexpr int64_t kMostLabels = 5000000;  // that are looked at before the first step
 
 std::string some_of(const std::vector<std::string>& all) {
   const std::vector<std::string> some(
@@ -41,18 +42,21 @@ void warn_of_skipped(const RunData& data, Diagnostics& warnings) {
   }
 }
 
-// The class of each sample of an output; empty where the targets are no class numbers in memory.
+// The class of each sample of an output; empty where the targets are no class numbers.
 std::vector<int64_t> classes_of(const Setup& setup, const Dataset& dataset, size_t target) {
   const ConfigObject* const loss = loss_of_output(setup, target);
-  const HostTensor* const labels = dataset.targets[target].rows->tensor();
+  const Rows& rows = *dataset.targets[target].rows;
   std::vector<int64_t> out;
-  if (loss == nullptr || !is_classification(*loss) || labels == nullptr ||
-      labels->size() != dataset.num_samples) {
+  const bool is_one_each =
+      rows.row_bytes() == dtype_size(rows.dtype()) && rows.size() <= kMostLabels;
+  if (loss == nullptr || !is_classification(*loss) || !is_one_each ||
+      rows.cost() == Rows::Cost::kComputed) {
     return out;
   }
   const std::optional<int64_t> ignored = ignored_class(*loss);
-  for (int64_t i = 0; i < labels->size(); ++i) {
-    const double label = labels->at(i);
+  const HostTensor labels = rows.read_range(0, rows.size());
+  for (int64_t i = 0; i < labels.size(); ++i) {
+    const double label = labels.at(i);
     if (label != std::floor(label)) {
       return {};
     }

@@ -32,7 +32,7 @@ class Dense : public ConfiguredLayer {
     }
     if (input.back() == kUnknownDim) {
       shape_error(diagnostics, inputs, "the size of the last dimension must be known")
-          .help("write it in the Input's `shape`");
+          .help("write it in the Input's `shape`, which has no batch dimension");
       return failed_shape();
     }
     const int64_t units = config_.integer("units");

@@ -221,7 +221,7 @@ void Checkpointer::end_save(const FinishedSave& save) {
                     last < 0 ? "there is no checkpoint yet"
                              : fmt::format("the last good one is {}", checkpoint_name(last)));
     if (policy_.gives_up()) {
-      throw RuntimeFailure(ExitCode::kWriteFailed, text);
+      throw RuntimeFailure(ExitCode::kWriteFailed, text + policy_.limit_text());
     }
     return options_.warn(text + "; training continues");
   }

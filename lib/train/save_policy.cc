@@ -143,6 +143,12 @@ bool SavePolicy::must_stop(double now, int signal) const {
   return signal != 0 || (max_time_ > 0 && now - started_at_ + margin >= max_time_);
 }
 
+std::string SavePolicy::limit_text() const {
+  return config_.on_error == SaveFailure::kStop
+             ? ""
+             : fmt::format("; {} saves in a row failed, which is the limit", kMaxFailures);
+}
+
 bool SavePolicy::gives_up() const {
   return failures_ >= (config_.on_error == SaveFailure::kStop ? 1 : kMaxFailures);
 }

@@ -75,6 +75,8 @@ class SavePolicy {
   bool must_stop(double now, int signal) const;
   // True when saves failed: one with `on_error: stop`, else three in a row.
   bool gives_up() const;
+  // "; 3 saves in a row failed, which is the limit", or "" with `on_error: stop`.
+  std::string limit_text() const;
   // Steps whose checkpoints are not deleted.
   std::vector<int64_t> pinned() const;
 

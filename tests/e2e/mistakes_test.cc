@@ -241,7 +241,7 @@ distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model], devices: 
       {"model.layers=[{Input: {shape: [28, 28, 1]}}, {Dense: {units: 10, activation: softmax}}]"});
   CHECK_MESSAGE(contains(flat, "put `Flatten`, or a global pooling"), flat);
   const std::string batch = says({"model.layers.0.shape=[null, 28, 28, 1]"});
-  CHECK_MESSAGE(contains(batch, "leave the batch dimension out"), batch);
+  CHECK_MESSAGE(contains(batch, "the Input's `shape`, which has no batch dimension"), batch);
   const std::string devices = says({"--devices", "64xH100"});
   CHECK_MESSAGE(contains(devices, "write `--devices 8xH100` or `--devices auto`"), devices);
   CHECK_MESSAGE(contains(devices, "or a mesh of 64: `--mesh 16x4`"), devices);

@@ -215,6 +215,21 @@ TEST_CASE("Repeat: within each other each with its own count") {
   CHECK(config.model.layers[3].object.integer("units") == 21);
 }
 
+TEST_CASE("Repeat: within each other a counter of its own name leaves the outer one visible") {
+  const Config config = load_model("",
+                                   "    - Repeat:\n"
+                                   "        times: 2\n"
+                                   "        layers:\n"
+                                   "          - Repeat: {times: 2, as: j, layers: [{Dense: {name: "
+                                   "\"d{i}_{j}\", units: =3 * i + j "
+                                   "+ 1}}]}\n");
+  CHECK(graph_of(config) == "d0_0<x d0_1<d0_0 d1_0<d0_1 d1_1<d1_0");
+  CHECK(config.model.layers.back().object.integer("units") == 5);
+  // A block within sees neither; its name's counter is that of the Repeat.
+  CHECK(graph_of(kResidual, "    - Repeat: {times: 2, as: n, name: \"r{n}\", block: Residual}\n")
+            .find("r1/fc") != std::string::npos);
+}
+
 TEST_CASE("Repeat: what a repetition does not replace all of them take") {
   CHECK(graph_of("blocks:\n"
                  "  Decoder:\n"

@@ -32,14 +32,27 @@ TEST_CASE("a section and a class list what they hold") {
 }
 
 TEST_CASE("a class of Keras that is not here is said so") {
-  CHECK(explain_word("LSTM") ==
-        "LSTM (layer): comes with a later release; until then a config "
-        "with it is refused\n");
+  CHECK(has(explain_word("LSTM"),
+            "LSTM (layer): comes with a later release; until then it is refused; `Conv1D"));
+  CHECK(explain_word("lstm") == explain_word("LSTM"));
+  CHECK(has(explain_word("Lambda"), "Lambda (layer): not here; functions of Python"));
+  CHECK(has(explain_word("BatchNorm2d"), "write `BatchNormalization`"));
   CHECK(explain_word("LSTM.units") == explain_word("LSTM"));
   CHECK(has(explain_word("parquet"), "parquet (data source): comes with a later release"));
   CHECK(has(explain_word("LambdaCallback"), "LambdaCallback (callback): not here; functions of"));
   CHECK_FALSE(has(explain_word("Normalization"), "later release"));  // a transform comes later
   CHECK_FALSE(explain_word("Normalization.units").has_value());
+}
+
+TEST_CASE("a kind of class is explained as the list of its classes") {
+  for (const char* word : {"layers", "layer", "losses", "optimizers", "sources", "activations"}) {
+    CAPTURE(word);
+    REQUIRE(explain_word(word).has_value());
+  }
+  CHECK(has(explain_word("losses"), "  Huber  "));
+  CHECK(has(explain_word("data.train"), "  image_folder "));
+  CHECK(has(explain_word("image_folder"), "(int, categorical, binary, none)"));
+  CHECK(has(explain_word("profiles"), "--profile debug"));
 }
 
 TEST_CASE("every word is explained and others are not") {

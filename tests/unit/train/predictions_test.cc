@@ -32,7 +32,9 @@ std::vector<NamedTensor> two_outputs() {
 
 void write(const std::string& path, std::vector<NamedTensor> outputs) {
   const PredictionFormat format = prediction_format(path, "", outputs.size());
-  write_predictions(path, {std::move(outputs)}, format);
+  Predictions predictions;
+  predictions.outputs = std::move(outputs);
+  write_predictions(path, predictions, format);
 }
 
 std::string written(const std::string& extension) {
@@ -58,7 +60,7 @@ TEST_CASE("whole numbers keep every digit") {
   std::vector<NamedTensor> outputs;
   outputs.push_back({"n", tensor(DType::kInt32, {2}, {16777217, -3})});
   const test::TempFolder folder;
-  write(folder.file("n.csv"), outputs);
+  write(folder.file("n.csv"), std::move(outputs));
   CHECK(folder.read("n.csv") == "n\n16777217\n-3\n");
 }
 
