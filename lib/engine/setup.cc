@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
 #include "data/dataset.h"
 #include "passes/bucket.h"
 #include "passes/layouts.h"
@@ -199,9 +200,18 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   }
   const size_t outputs = model_->outputs().size();
   if (!data.targets.empty() && data.targets.size() != outputs) {
-    diagnostics.error("E324", place,
-                      fmt::format("the data have {} target arrays, the model has {} outputs",
-                                  data.targets.size(), outputs));
+    std::vector<std::string> each;
+    for (const std::string& name : model_->output_names()) {
+      each.push_back(name + ": NAME");
+    }
+    diagnostics
+        .error("E324", place,
+               fmt::format("the data have {} target array{}, the model has {} output{}",
+                           data.targets.size(), data.targets.size() == 1 ? "" : "s", outputs,
+                           outputs == 1 ? "" : "s"))
+        .help(fmt::format("each output has an array of its own: `y: {{{0}}}` of npz, hdf5 and npy, "
+                          "`label: {{{0}}}` of csv",
+                          join(each, ", ")));
   }
 }
 
