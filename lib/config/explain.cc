@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/columns.h"
@@ -96,14 +97,28 @@ std::string default_of(const Spec& spec) {
 
 namespace {
 
+// " (int, categorical, none)" for a value that is one of a few words.
+std::string allowed_words(const Spec& spec) {
+  const bool is_named =
+      std::all_of(spec.allowed.begin(), spec.allowed.end(),
+                  [&](const auto& word) { return spec.help.find(word) != std::string::npos; });
+  return spec.kind != ValueKind::kEnum || is_named ? ""
+                                                   : fmt::format(" ({})", join(spec.allowed, ", "));
+}
+
+// The kinds of data sources, for a key that takes one.
+std::string sources_text(const Spec& spec) {
+  const bool takes_source = spec.kind == ValueKind::kObject && spec.category == Category::kSource;
+  return takes_source ? fmt::format("  sources  {}\n  example  {{source: csv, path: table.csv}}\n",
+                                    join(class_names(Category::kSource), ", "))
+                      : "";
+}
+
 std::string table(const std::vector<Spec>& specs) {
   std::vector<std::vector<std::string>> rows;
   for (const Spec& spec : specs) {
     if (spec.kind != ValueKind::kUnsupported) {
-      const bool has_words = spec.kind == ValueKind::kEnum && spec.allowed.size() <= 8;
-      rows.push_back(
-          {"  " + spec.name, default_of(spec),
-           has_words ? fmt::format("{} ({})", spec.help, join(spec.allowed, ", ")) : spec.help});
+      rows.push_back({"  " + spec.name, default_of(spec), spec.help + allowed_words(spec)});
     }
   }
   return aligned_columns(rows);
@@ -114,8 +129,9 @@ std::string field_text(const std::string& path, const Spec& spec) {
     return fmt::format("{}: {}\n\n{}", path, spec.help, table(spec.section->fields));
   }
   const std::string standard = default_of(spec);
-  return fmt::format("{}: {}\n\n  takes    {}\n{}", path, spec.help, accepted_values(spec),
-                     standard.empty() ? "" : fmt::format("  default  {}\n", standard));
+  return fmt::format("{}: {}\n\n  takes    {}\n{}{}", path, spec.help, accepted_values(spec),
+                     standard.empty() ? "" : fmt::format("  default  {}\n", standard),
+                     sources_text(spec));
 }
 
 const Spec* find_field(std::string_view path) {

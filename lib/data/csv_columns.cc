@@ -31,7 +31,12 @@ std::string list_of(std::span<const std::string> names) {
     problem.note(fmt::format("column `{}` of the training data is `{}`", shown_text(column.text),
                              shown_text(name)));
   }
-  if (const auto nearest = nearest_name(name, names)) {
+  const size_t other = names.size() == 1 ? names[0].find_first_of(";,\t|") : std::string::npos;
+  if (other != std::string::npos) {
+    problem.help(
+        fmt::format("are the columns separated by another character? `separator: {}`",
+                    names[0][other] == '\t' ? "tab" : fmt::format("\"{}\"", names[0][other])));
+  } else if (const auto nearest = nearest_name(name, names)) {
     problem.with_label(fmt::format("did you mean `{}`?", *nearest));
   }
   throw problem;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "data/csv_columns.h"
 #include "data/csv_dates.h"
+#include "data/csv_faults.h"
 #include "data/csv_values.h"
 
 namespace meshtrain {
@@ -14,14 +15,6 @@ namespace {
 
 // The limit of a column; each category takes about 100 bytes of memory.
 constexpr size_t kMaxCategories = 100000;
-
-// The first field that was refused for some reason, and how many were.
-struct Fault {
-  const char* code;
-  const char* help;
-  std::string first = {};
-  int64_t count = 0;
-};
 
 bool is_one_of(const std::vector<size_t>& columns, size_t column) {
   return std::find(columns.begin(), columns.end(), column) != columns.end();
@@ -167,7 +160,7 @@ class CsvTableReader::Rows {
       return missing(slot, field);
     }
     if (!value) {
-      return fault(not_number_, slot,
+      return fault(faults_.not_number, slot,
                    fmt::format("is `{}`, which is no number", shown_text(field)));
     }
     return fitting(slot, field, *value);
@@ -178,20 +171,20 @@ class CsvTableReader::Rows {
       return missing(slot, field);
     }
     const std::optional<std::tm> date = parse_date(field, settings_.date_format);
-    return date
-               ? fitting(slot, field, date_part(*date, *slot.part))
-               : fault(no_date_, slot, fmt::format("is `{}`, which is no date", shown_text(field)));
+    return date ? fitting(slot, field, date_part(*date, *slot.part))
+                : fault(faults_.no_date, slot,
+                        fmt::format("is `{}`, which is no date", shown_text(field)));
   }
 
-  double missing_fault(Fault& kind, const Slot& slot, std::string_view field) {
+  double missing_fault(CsvFaults::Kind& kind, const Slot& slot, std::string_view field) {
     const std::string_view text = trim(field);
-    return fault(slot.is_feature ? kind : missing_label_, slot,
+    return fault(slot.is_feature ? kind : faults_.missing_label, slot,
                  text.empty() ? "is empty" : fmt::format("is `{}`", text));
   }
 
   double missing(const Slot& slot, std::string_view field) {
     if (!slot.is_feature || settings_.missing == CsvSettings::Missing::kError) {
-      return missing_fault(missing_, slot, field);
+      return missing_fault(faults_.missing, slot, field);
     }
     return settings_.missing == CsvSettings::Missing::kMean
                ? std::nan("")
@@ -204,13 +197,14 @@ class CsvTableReader::Rows {
     if (dtype == DType::kInt32 &&
         !(std::trunc(value) == value && value >= std::numeric_limits<int32_t>::min() &&
           value <= std::numeric_limits<int32_t>::max())) {
-      return fault(not_number_, slot, fmt::format("is `{}`, no 32-bit integer", shown_text(field)));
+      return fault(faults_.not_number, slot,
+                   fmt::format("is `{}`, no 32-bit integer", shown_text(field)));
     }
     const bool is_infinite = dtype == DType::kFloat32
                                  ? std::abs(value) >= 0x1.ffffffp127  // rounds to infinity
                                  : std::isinf(value);
     if (is_infinite) {
-      return fault(infinite_, slot,
+      return fault(faults_.infinite, slot,
                    fmt::format("is `{}`, no finite {}", shown_text(field), dtype_name(dtype)));
     }
     return value;
@@ -222,7 +216,7 @@ class CsvTableReader::Rows {
         is_missing(text) && (slot.categories->is_open() || slot.categories->find(text) < 0);
     if (is_absent) {
       const int id = token_id(slot, settings_.mask_token);
-      return id < 0 ? missing_fault(missing_text_, slot, field) : id;
+      return id < 0 ? missing_fault(faults_.missing_text, slot, field) : id;
     }
     int id = slot.categories->id(text);
     id = id < 0 ? token_id(slot, settings_.oov_token) : id;
@@ -231,7 +225,7 @@ class CsvTableReader::Rows {
       std::vector<std::string> some(texts.begin(),
                                     texts.begin() + std::min<size_t>(8, texts.size()));
       return fault(
-          slot.is_feature ? unknown_ : unknown_label_, slot,
+          slot.is_feature ? faults_.unknown : faults_.unknown_label, slot,
           fmt::format("is `{}`, which is not among the {} known: `{}`{}", shown_text(text),
                       texts.size(), join(some, "`, `"), texts.size() > some.size() ? ", ..." : ""));
     }
@@ -250,7 +244,7 @@ class CsvTableReader::Rows {
     return token.empty() || !slot.is_feature ? -1 : slot.categories->find(token);
   }
 
-  double fault(Fault& kind, const Slot& slot, const std::string& what) {
+  double fault(CsvFaults::Kind& kind, const Slot& slot, const std::string& what) {
     if (kind.count++ == 0) {
       kind.first = fmt::format("`{}`: row {} (line {}) column `{}` {}", file_, row_, line_,
                                shown_text(names_[slot.field]), what);
@@ -258,7 +252,6 @@ class CsvTableReader::Rows {
     return 0;
   }
 
-  void report_faults() const;
   void take_means(HostTensor& tensor, const Array& array, int64_t begin, int64_t end,
                   std::map<std::string, double>& means) const;
   void fill_missing(HostTensor& tensor, int64_t position, int64_t width, const std::string& name,
@@ -276,22 +269,7 @@ class CsvTableReader::Rows {
   std::vector<Array> arrays_;  // inputs, targets, weights of layout_
   std::string first_file_, file_;
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
-  Fault not_number_{
-      "E310",
-      "`features` chooses columns, `categorical` makes texts to ids, `dates` takes dates, "
-      "`dtype: float32` takes fractions"};
-  Fault no_date_{"E310",
-                 "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
-                 "`date_format: \"%d.%m.%Y\"`"};
-  Fault missing_{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
-  Fault missing_text_{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
-  Fault missing_label_{"E311", "nothing fills in labels: leave such rows out of the file"};
-  Fault infinite_{"E311", "`missing_texts: [inf]` makes it a missing value"};
-  Fault unknown_label_{"E312",
-                       "`vocabulary` gives the texts of a column, else the training data do"};
-  Fault unknown_{"E312",
-                 "`oov_token: \"[UNK]\"` gives unknown texts of features an id; `vocabulary` lists "
-                 "those of a column"};
+  CsvFaults faults_;
 };
 
 // Throws E324 when the config gives the column a vocabulary that is not the learned one.
@@ -407,22 +385,6 @@ void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_r
   }
 }
 
-void CsvTableReader::Rows::report_faults() const {
-  Diagnostics problems;
-  for (const Fault* fault : {&not_number_, &no_date_, &missing_, &missing_text_, &missing_label_,
-                             &infinite_, &unknown_, &unknown_label_}) {
-    if (fault->count > 0) {
-      problems
-          .error(fault->code, {},
-                 fault->first + (fault->count > 1 ? fmt::format(" (and {} more such fields)",
-                                                                format_thousands(fault->count - 1))
-                                                  : ""))
-          .help(fault->help);
-    }
-  }
-  problems.throw_if_errors();
-}
-
 // Puts the mean of each column of numbers into `means`: the learned one, or that of these rows.
 // With `missing: mean`, fills missing numbers in. Means are always learned, because a later file
 // may miss numbers that this one has.
@@ -513,7 +475,7 @@ HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
 }
 
 CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
-  report_faults();
+  faults_.report();
   CsvTable table;
   table.learned.has_header = has_header_;
   table.learned.columns = layout_.written;

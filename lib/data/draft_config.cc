@@ -29,8 +29,9 @@ constexpr int64_t kLargestImage = 128;  // larger images are made smaller
 std::optional<std::string> find_name(const std::vector<std::string>& names,
                                      std::initializer_list<const char*> likely) {
   for (const char* const one : likely) {
-    const auto found = std::find_if(names.begin(), names.end(),
-                                    [&](const std::string& name) { return to_lower(name) == one; });
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return to_lower(name.substr(name.rfind('/') + 1)) == one;  // also in a group of HDF5
+    });
     if (found != names.end()) {
       return *found;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
 #include "data/dataset.h"
 #include "passes/bucket.h"
 #include "passes/layouts.h"
@@ -206,16 +207,18 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   }
   const size_t outputs = model_->outputs().size();
   if (!data.targets.empty() && data.targets.size() != outputs) {
+    std::vector<std::string> each;
+    for (const std::string& name : model_->output_names()) {
+      each.push_back(name + ": NAME");
+    }
     diagnostics
         .error("E324", place,
                fmt::format("the data have {} target array{}, the model has {} output{}",
                            data.targets.size(), data.targets.size() == 1 ? "" : "s", outputs,
                            outputs == 1 ? "" : "s"))
-        .help(outputs > data.targets.size()
-                  ? "name an array of targets for each output (`label` or `y` of the source), or "
-                    "leave outputs out of `model.outputs`"
-                  : "give the model an output for each array of targets, or name fewer in the "
-                    "source");
+        .help(fmt::format("each output has an array of its own: `y: {{{0}}}` of npz, hdf5 and npy, "
+                          "`label: {{{0}}}` of csv",
+                          join(each, ", ")));
   }
 }
 

@@ -282,6 +282,29 @@ compile: {loss: sparse_categorical_crossentropy}
   run_ok(folder, {"validate", "digits.yaml", "model.layers.2.Dense.units=10"});
   check_refused(folder, {"validate", "digits.yaml", "model.layers.0.Input.shape=[28, 28]"},
                 {"E324"});
+  check_refused(folder,
+                {"validate", "digits.yaml", "model.layers.2.Dense.units=2",
+                 "data.train={source: image_folder, directory: pets, image_size: [28, 28], "
+                 "color_mode: grayscale}"},
+                {"E312", "the 2 classes are the whole numbers 0..1"});
+}
+
+TEST_CASE("validate: of a large table the beginning, with --data all") {
+  const TemporaryFolder folder;
+  std::string large = "a,y\n";
+  while (large.size() < size_t{17} << 20) {
+    large += "1234.5678,8765.4321\n";
+  }
+  folder.write("large.csv", large + "one,2\n");
+  folder.write("large.yaml",
+               "data: {train: {source: csv, path: large.csv, label: y}}\n"
+               "model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}\n"
+               "compile: {loss: mse}\n");
+  run_ok(folder, {"validate", "large.yaml"});
+  check_refused(folder, {"validate", "large.yaml", "--data"}, {"E310", "column `a` is `one`"});
+  check_refused(folder, {"validate", "large.yaml", "model.layers.0.Input.shape=[2]"}, {"E324"});
+  check_refused(folder, {"validate", "large.yaml", "data.train.separator=;"},
+                {"E310", "`separator: \",\"`"});
 }
 
 TEST_CASE("data inspect: any table and text without a config") {

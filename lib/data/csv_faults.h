@@ -1,0 +1,52 @@
+// Fields of CSV files that are refused: the first one of each kind, and how many there are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/diagnostic.h"
+#include "base/text.h"
+
+namespace meshtrain {
+
+struct CsvFaults {
+  struct Kind {
+    const char* code;
+    const char* help;
+    std::string first = {};
+    int64_t count = 0;
+  };
+
+  Kind not_number{
+      "E310",
+      "`features` chooses columns, `categorical` makes texts to ids, `dates` takes dates, "
+      "`dtype: float32` takes fractions"};
+  Kind no_date{"E310",
+               "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
+               "`date_format: \"%d.%m.%Y\"`"};
+  Kind missing{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
+  Kind missing_text{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
+  Kind missing_label{"E311", "nothing fills in labels: leave such rows out of the file"};
+  Kind infinite{"E311", "`missing_texts: [inf]` makes it a missing value"};
+  Kind unknown{"E312",
+               "`oov_token: \"[UNK]\"` gives unknown texts of features an id; `vocabulary` lists "
+               "those of a column"};
+  Kind unknown_label{"E312", "`vocabulary` gives the texts of a column, else the training data do"};
+
+  // Throws ConfigError with all kinds of which there is one.
+  void report() const {
+    Diagnostics problems;
+    for (const Kind* kind : {&not_number, &no_date, &missing, &missing_text, &missing_label,
+                             &infinite, &unknown, &unknown_label}) {
+      if (kind->count > 0) {
+        const std::string more = kind->count > 1 ? fmt::format(" (and {} more such fields)",
+                                                               format_thousands(kind->count - 1))
+                                                 : "";
+        problems.error(kind->code, {}, kind->first + more).help(kind->help);
+      }
+    }
+    problems.throw_if_errors();
+  }
+};
+
+}  // namespace meshtrain
