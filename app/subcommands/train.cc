@@ -69,6 +69,10 @@ int run_train(const TrainOptions& options, Invocation& invocation) {
     found.gathers = gathers(run.config());
     return found;
   });
+  if (!options.resume.empty() && target.reader == nullptr && target.path.empty() &&
+      !options.output.quiet) {
+    err_stream().write("resume      there is no checkpoint to resume from: the run begins anew\n");
+  }
   return run.run(std::move(target), invocation.started);
 }
 

@@ -9,9 +9,12 @@
 namespace meshtrain {
 namespace {
 
-// "2x4" as {"2", "4"}; nothing when it is written otherwise.
+// "2x4" or "2 x 4" as {"2", "4"}; nothing when it is written otherwise.
 std::vector<std::string> split_by_x(const std::string& text) {
   std::vector<std::string> parts = split(text, 'x');
+  for (std::string& part : parts) {
+    part = trim(part);
+  }
   const bool fits = parts.size() > 1 &&
                     std::all_of(parts.begin(), parts.end(),
                                 [](const auto& part) { return try_integer(part).has_value(); });

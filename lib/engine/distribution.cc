@@ -25,6 +25,15 @@ int64_t most_that_divide(int64_t batch, int64_t limit) {
   return out;
 }
 
+// "8x1": all devices along the first axis of so many.
+std::string sizes_for(int64_t devices, size_t axes) {
+  std::string out = std::to_string(devices);
+  for (size_t axis = 1; axis < axes; ++axis) {
+    out += "x1";
+  }
+  return out;
+}
+
 // Shown where the command line names the devices, else at the shape; where the other stands is
 // said.
 void report_other_count(const MeshConfig& config, const std::vector<int64_t>& shape,
@@ -39,7 +48,13 @@ void report_other_count(const MeshConfig& config, const std::vector<int64_t>& sh
     d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
                    : fmt::format("`devices` is at {}", names.to_string()));
   }
+  if (product(shape) > kMostDevices) {
+    d.help(fmt::format("a mesh has at most {} devices", kMostDevices));
+    return;
+  }
   d.help(fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
+  d.help(
+      fmt::format("or a mesh of {} devices: --mesh {}", devices, sizes_for(devices, shape.size())));
 }
 
 // Sizes that do not divide stand beside lines that say nothing of them.

@@ -76,6 +76,10 @@ ModelSource model_source(LoadOptions load, std::string weights) {
   ModelSource source{std::move(load), std::move(weights), ""};
   std::vector<std::string>& files = source.load.files;
   std::error_code error;
+  for (std::string& word : files) {  // "runs/mlp": its newest run
+    word =
+        std::filesystem::is_directory(word, error) && !holds_model(word) ? run_folder(word) : word;
+  }
   const auto is_run = [&](const std::string& word) {
     return std::filesystem::is_directory(word, error) &&
            (is_run_dir(word) || is_checkpoint(word) || holds_model(word));

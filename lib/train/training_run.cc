@@ -459,7 +459,12 @@ void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
     if (const std::string changes = changes_text(changes_); !changes.empty()) {
       request_.console.err("changed since\n" + changes);
     }
-    if (position_.epoch >= config_.fit.epochs) {
+    if (const int64_t first = config_.fit.initial_epoch;
+        position_.epoch == 0 && first > 0 && first >= config_.fit.epochs) {
+      request_.console.err(
+          fmt::format("nothing to train: fit.initial_epoch is {}, fit.epochs is {}\n", first,
+                      config_.fit.epochs.value));
+    } else if (position_.epoch >= config_.fit.epochs) {
       request_.console.err(
           fmt::format("nothing left to train: {} epochs are done, fit.epochs is {}\n",
                       position_.epoch, config_.fit.epochs.value));
