@@ -100,6 +100,10 @@ std::string message_of(const CLI::ParseError& error) {
     return fmt::format("{} needs a value: {}", text.substr(0, missing),
                        text.substr(type, text.size() - type - std::string_view(" missing").size()));
   }
+  const size_t twice = text.find(": At Most 1 required but received ");
+  if (twice != std::string::npos) {
+    return fmt::format("`{}` is given more than once; write it once", text.substr(0, twice));
+  }
   return text;
 }
 

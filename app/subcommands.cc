@@ -18,6 +18,7 @@ namespace meshtrain {
   ADD(predict)                     \
   ADD(validate)                    \
   ADD(plan)                        \
+  ADD(suggest)                     \
   ADD(explain)                     \
   ADD(summary)                     \
   ADD(config_show)                 \

@@ -36,6 +36,7 @@ packages="
   protobuf-compiler
   python3
   python3-numpy
+  tmux
   zlib1g-dev
 "
 

@@ -8,6 +8,9 @@
 #include "comm/check_hosts.h"
 #include "engine/distribution.h"
 #include "engine/run_mpirun.h"
+#include "record/run_dir.h"
+#include "train/slurm_script.h"
+#include "train/training_run.h"
 #include "train_options.h"
 
 namespace meshtrain {
@@ -17,7 +20,32 @@ struct LaunchOptions {
   TrainOptions train;
   std::string hosts, host_file, agent, interface;
   int processes = 0;  // 0: as many as the hosts take
+  SlurmOptions slurm;
+  bool uses_slurm = false, shows_script = false;
 };
+
+// The training as a job of Slurm, which resumes in its folder when it is queued again.
+int submit(const LaunchOptions& options, const Invocation& invocation) {
+  const Config config = load_config(options.train.load(true));
+  RunDirOptions place = run_dir_options(options.train.run_dir, config);
+  std::vector<std::string> words = invocation.given_words;
+  if (place.dir.empty()) {
+    place.dir = runs_folder(place) + "/" + new_folder_name();
+    words.push_back("--run-dir=" + place.dir);
+  }
+  if (options.train.resume.empty()) {
+    words.push_back("--resume=auto");
+  }
+  SlurmOptions slurm = options.slurm;
+  slurm.tasks = options.processes;
+  const std::string script = slurm_script(slurm, place.name, words);
+  if (options.shows_script) {
+    out_stream().write(script);
+    return 0;
+  }
+  return submit_script(place.dir + ".sbatch", script,
+                       [](std::string_view text) { out_stream().write(text); });
+}
 
 std::vector<Host> hosts_of_file(const std::string& path) {
   try {
@@ -71,6 +99,13 @@ void check_found(const LaunchOptions& launch, const std::vector<Host>& hosts) {
 }
 
 int run_launch(const LaunchOptions& options, Invocation& invocation) {
+  if (options.uses_slurm) {
+    return submit(options, invocation);
+  }
+  if (options.shows_script || options.slurm.nodes > 0 || !options.slurm.options.empty()) {
+    refuse("E140", "--nodes, --sbatch and --dry-run are for --slurm",
+           "launch --slurm, or `train --dry-run` for the plan");
+  }
   check_files_can_be_shared(invocation.given_words);
   check_interface(options.interface);
   const MpirunOptions mpirun{chosen_hosts(options), options.agent, options.interface};
@@ -119,6 +154,20 @@ void add_launch(Subcommands& to) {
   app.add_option("--interface", options.interface,
                  "The network interface to use on each host; default any")
       ->type_name("NAME")
+      ->group(kProcessesGroup);
+  app.add_flag("--slurm", options.uses_slurm,
+               "Write a batch script and submit it: it saves before its time is over and resumes")
+      ->group(kProcessesGroup);
+  app.add_option("--nodes", options.slurm.nodes, "With --slurm: nodes of the job")
+      ->type_name("N")
+      ->check(whole_number(1, 65536))
+      ->group(kProcessesGroup);
+  app.add_option("--sbatch", options.slurm.options,
+                 "With --slurm: an option of sbatch, as --sbatch=--time=2:00:00; may be repeated")
+      ->type_name("OPTION")
+      ->allow_extra_args(false)
+      ->group(kProcessesGroup);
+  app.add_flag("-n,--dry-run", options.shows_script, "With --slurm: show the script and stop")
       ->group(kProcessesGroup);
   options.train.add_to(app);
   app.footer(

@@ -44,7 +44,8 @@ SweepRequest request_of(const SweepOptions& options, const Invocation& invocatio
 int run_sweep_command(const SweepOptions& options, Invocation& invocation) {
   const SweepRequest request = request_of(options, invocation);
   if (options.shows_plan) {
-    write_out(options.uses_slurm ? sweep_slurm_script(request, options.slurm) : sweep_listing(request));
+    write_out(options.uses_slurm ? sweep_slurm_script(request, options.slurm)
+                                 : sweep_listing(request));
     return 0;
   }
   if (options.uses_slurm) {

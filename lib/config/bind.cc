@@ -14,12 +14,20 @@
 namespace meshtrain {
 namespace {
 
+// "mlp", or with the folders of a group of runs "sweep/mlp".
+bool is_folder_name(const std::string& name) {
+  const std::vector<std::string> parts = split(name, '/');
+  return name.find('\\') == std::string::npos &&
+         std::none_of(parts.begin(), parts.end(),
+                      [](const std::string& part) { return part.empty() || part[0] == '.'; });
+}
+
 void bind_name(ConfigValue& tree, const std::string& first_file, Located<std::string>& name,
                Diagnostics& diagnostics) {
   const std::string stem = std::filesystem::path(first_file).stem().string();
   derive(tree, name, first_file == "-" || stem.empty() ? "config" : stem);
   constexpr size_t kLongest = 255;
-  if (name->find_first_of("/\\") != std::string::npos || name.value[0] == '.') {
+  if (!is_folder_name(name.value)) {
     diagnostics.error(
         "E113", tree.loc,
         fmt::format("`name` must be usable as a folder's name, not `{}`", name.value));

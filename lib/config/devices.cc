@@ -9,7 +9,6 @@
 namespace meshtrain {
 namespace {
 
-constexpr int64_t kMostDevices = 65536;
 constexpr int64_t kMostGpus = 1024;  // of one machine
 
 // 3 or 0-3, to the end of `out`; false where it is neither, or names one of them again.
@@ -43,8 +42,25 @@ bool parse_gpus(std::string_view text, DeviceRequest& out) {
          });
 }
 
-// 64xH100: digits, a cross, a name.
+// H100: a letter, and a digit behind it.
+bool is_hardware_name(std::string_view text) {
+  const std::string lower = to_lower(text);
+  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+         !starts_with(lower, "cpu") && !starts_with(lower, "gpu") &&
+         std::any_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' ||
+                  c == ' ';
+         });
+}
+
+// 64xH100: digits, a cross, a name. H100 alone: as many as the mesh has.
 bool parse_on_paper(std::string_view text, DeviceRequest& out) {
+  if (is_hardware_name(text)) {
+    out.hardware = text;
+    out.count.reset();
+    return true;
+  }
   const size_t cross = text.find('x');
   if (cross == std::string_view::npos || cross + 1 == text.size() ||
       std::isalpha(static_cast<unsigned char>(text[cross + 1])) == 0) {
@@ -81,16 +97,13 @@ DeviceRequest parse_devices(const Located<std::string>& devices, Diagnostics& di
   DeviceRequest out;
   out.text = devices;
   const bool is_read = parse(devices.value, out);
-  if (!is_read || (!out.is_auto && (!out.count || *out.count < 1 || *out.count > kMostDevices))) {
-    Diagnostic& d = diagnostics.error("E113", devices.loc,
-                                      fmt::format("`devices` cannot be `{}`", devices.value));
-    const bool is_name = !devices.value.empty() && std::isupper(devices.value[0]) != 0;
-    d.help(
-        is_name
-            ? fmt::format("hardware on paper has a count: `1x{0}`, `8x{0}`", devices.value)
-            : "write `auto`, `cpu:8` for eight virtual CPU devices (1 to 65536), `gpu:0-7`, "
-              "`gpu:0,2` or `gpu:all` for GPUs, or `gpu:0x8` for eight virtual devices on one; for "
-              "`plan` `64xH100`, too");
+  const bool is_open = out.is_auto || (!out.hardware.empty() && !out.count);  // as the mesh needs
+  if (!is_read || (!is_open && (!out.count || *out.count < 1 || *out.count > kMostDevices))) {
+    diagnostics.error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", devices.value))
+        .help(
+            "write `auto`, `cpu:8` for eight virtual CPU devices (1 to 65536), `gpu:0-7`, "
+            "`gpu:0,2` or `gpu:all` for GPUs, or `gpu:0x8` for eight virtual devices on one; for "
+            "`plan` `64xH100`, too");
     out.count.reset();
   }
   return out;

@@ -1,6 +1,7 @@
 // What `devices` of a config asks for.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "config/config.h"
 
 namespace meshtrain {
+
+constexpr int64_t kMostDevices = 65536;  // of a mesh
 
 struct DeviceRequest {
   bool is_auto = true;

@@ -9,7 +9,7 @@
 namespace meshtrain {
 namespace {
 
-// "2x4" as {"2", "4"}; nothing when it is written otherwise.
+// "2x4" or "2 x 4" as {"2", "4"}; nothing when it is written otherwise.
 std::vector<std::string> split_by_x(const std::string& text) {
   std::vector<std::string> parts = split(text, 'x');
   for (std::string& part : parts) {  // "2 x 4"

@@ -69,11 +69,12 @@ void report_other_count(const DistributionConfig& distribution, const std::vecto
     d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
                    : fmt::format("`devices` is at {}", names.to_string()));
   }
-  constexpr int64_t kMost = 65536;
-  const std::string key = is_flag(names) ? "--devices " : "devices: ";
-  d.help(product(shape) > kMost
-             ? fmt::format("a mesh has {} devices at most", kMost)
-             : fmt::format("write `{0}{1}` or `{0}auto`", key, request.as_many(product(shape))));
+  if (product(shape) > kMostDevices) {
+    d.help(fmt::format("a mesh has at most {} devices", kMostDevices));
+  } else {
+    const std::string key = is_flag(names) ? "--devices " : "devices: ";
+    d.help(fmt::format("write `{0}{1}` or `{0}auto`", key, request.as_many(product(shape))));
+  }
   const std::vector<int64_t> fitting =
       fitting_mesh(shape, batch_axis_of(distribution, shape.size()), devices);
   d.help(fmt::format("or a mesh of {}: `--mesh {}`", devices, fmt::join(fitting, "x")));
@@ -112,7 +113,7 @@ DeviceMesh make_mesh(const DistributionConfig& distribution, const DeviceRequest
     report_other_count(distribution, shape, request, *devices, diagnostics);
     return {};
   }
-  if (product(shape) > 65536) {
+  if (product(shape) > kMostDevices) {
     diagnostics.error("E210", place,
                       fmt::format("the mesh {} needs {} devices; 65536 at most",
                                   shape_string(shape), product(shape)));

@@ -55,6 +55,10 @@ struct DataSheet {
   double switch_rate;    // all_reduce in the switch; 0: not in this generation
 };
 
+// A card on PCI Express without links of its own: 16 lanes of 1.97 GB/s (generation 4) or 0.985
+// (3). Its network is taken to be 100 Gb/s for each card; no data sheet says that.
+constexpr double kPcie4 = 31.5, kPcie3 = 15.75, kSharedCard = 12.5;
+
 Hardware gpu(const DataSheet& sheet) {
   Hardware out;
   out.name = sheet.name;
@@ -94,13 +98,23 @@ Hardware cpu() {
 std::vector<Hardware> make_table() {
   // NVIDIA's data sheets: A100 80GB SXM with HDR InfiniBand (DGX A100), H100 SXM, H200 SXM, HGX
   // B200 (one eighth of the board). In-switch all_reduce: 480 GB/s measured on H100 and H200
-  // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links.
+  // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links. V100 SXM2, T4, L4 and
+  // L40S: their data sheets; A10G: that of NVIDIA for the cloud; RTX 4090: the Ada white paper,
+  // appendix A (products in float16 summed in float32). float64 of cards is 1/32 (T4) or 1/64 of
+  // float32.
   //                       memory  rate  fp64  fp32  tf32  bf16  fp16  link  card  switch
   constexpr DataSheet kSheets[] = {
       {"A100", 80, 2039, {19.5, 19.5, 156, 312, 312}, 300, 25, 0},
       {"H100", 80, 3350, {67, 67, 494.5, 989, 989}, 450, 50, 480},
       {"H200", 141, 4800, {67, 67, 494.5, 989, 989}, 450, 50, 480},
       {"B200", 180, 8000, {37, 75, 1125, 2250, 2250}, 900, 50, 960},
+      // Without the types that a generation lacks: products in bfloat16 and TF32 run as float32.
+      {"V100", 32, 900, {7.8, 15.7, 15.7, 15.7, 125}, 150, kSharedCard, 0},
+      {"T4", 16, 320, {0.254, 8.1, 8.1, 8.1, 65}, kPcie3, kSharedCard, 0},
+      {"A10G", 24, 600, {0.55, 35, 35, 70, 70}, kPcie4, kSharedCard, 0},
+      {"L4", 24, 300, {0.473, 30.3, 60, 121, 121}, kPcie4, kSharedCard, 0},
+      {"L40S", 48, 864, {1.43, 91.6, 183, 362, 362}, kPcie4, kSharedCard, 0},
+      {"RTX4090", 24, 1008, {1.29, 82.6, 82.6, 165.2, 165.2}, kPcie4, kSharedCard, 0},
   };
   std::vector<Hardware> table;
   for (const DataSheet& sheet : kSheets) {
@@ -128,9 +142,14 @@ const std::vector<Hardware>& known_hardware() {
 }
 
 const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_view name) {
-  const std::string wanted = to_lower(name);
+  const auto plain = [](std::string_view text) {
+    std::string out = to_lower(text);
+    std::erase_if(out, [](char c) { return c == ' ' || c == '-' || c == '_'; });
+    return out;
+  };
+  const std::string wanted = plain(name);
   const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Hardware& h) { return to_lower(h.name) == wanted; });
+                                  [&](const Hardware& h) { return plain(h.name) == wanted; });
   return found == table.end() ? nullptr : &*found;
 }
 

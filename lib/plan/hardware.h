@@ -60,9 +60,9 @@ struct Hardware {
   double jitter = 0;  // of the step, for each doubling of the devices beyond eight
 };
 
-// The table: A100, H100, H200, B200, cpu.
+// The table: A100, H100, H200, B200, V100, T4, A10G, L4, L40S, RTX4090, cpu.
 const std::vector<Hardware>& known_hardware();
-// Upper and lower case are one; null when there is none.
+// Upper and lower case are one, and "RTX 4090" is "RTX4090"; null when there is none.
 const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_view name);
 
 }  // namespace meshtrain

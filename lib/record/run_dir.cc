@@ -304,7 +304,11 @@ std::string new_folder_name(int attempt) {
 }
 
 std::string runs_folder(const RunDirOptions& options) {
-  return (fs::path(options.root) / file_name_of(options.name)).string();
+  fs::path folder = options.root;
+  for (const std::string& part : split(options.name, '/')) {  // "sweep/mlp": a group of runs
+    folder /= file_name_of(part);
+  }
+  return folder.string();
 }
 
 std::string latest_run(const RunDirOptions& options) {

@@ -85,7 +85,7 @@ Table table_of(const Comparison& comparison) {
     out.head(name, name);
   }
   for (const std::string& name : evaluated) {
-    out.head("test " + name, "test." + name);
+    out.head("evaluated " + name, "evaluate." + name);
   }
   out.head("best", "best");
   out.head("at", "best_epoch");
@@ -228,7 +228,7 @@ std::string json_rows(const Comparison& comparison) {
          {"mesh", {{"shape", shape}, {"axis_names", names}}},
          {"epochs", summary.epochs},
          {"logs", logs_json(summary.logs)},
-         {"test", logs_json(summary.evaluation)},
+         {"evaluate", logs_json(summary.evaluation)},
          {"monitor", summary.monitor},
          {"best_epoch", summary.best_epoch},
          {"best", logs_json(summary.best_logs)},

@@ -267,4 +267,101 @@ TEST_CASE("bench comm measures collectives and prints what plan can read") {
             .exit_code == 2);
 }
 
+namespace {
+
+TEST_CASE("plan --mesh all ranks every mesh and ZeRO level by predicted time") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const std::vector<std::string> words = {"plan",
+                                          "model.yaml",
+                                          "--mesh",
+                                          "all",
+                                          "--devices",
+                                          "8xH100",
+                                          "distribution.device_mesh.axis_names=[data,model]"};
+  const Result text = meshtrain(words, folder.path());
+  CHECK(text.exit_code == 0);
+  CHECK(contains(text.out, "8 x H100 (on paper), axes data, model"));
+  std::vector<std::string> as_json = words;
+  as_json.insert(as_json.end(), {"--format", "json"});
+  const Json ranking = parse_json(meshtrain(as_json, folder.path()).out);
+  const Json& plans = ranking.at("plans");
+  CHECK(plans.size() == 3 * 4 + 1);  // 8x1, 4x2, 2x4 with ZeRO 0 to 3, and 1x8
+  for (size_t i = 1; i < plans.size(); ++i) {
+    CHECK(number(plans[i - 1], "step_seconds") <= number(plans[i], "step_seconds"));
+  }
+  // Each row is what `plan` says of that mesh.
+  const Json first =
+      estimate_of({"--devices", "8xH100", "distribution.device_mesh.axis_names=[data,model]",
+                   "distribution.device_mesh.shape=" + json_text(plans[0].at("mesh")),
+                   "distribution.zero=" + json_text(plans[0].at("zero"))},
+                  folder);
+  CHECK(number(first.at("estimate"), "step_seconds") ==
+        doctest::Approx(number(plans[0], "step_seconds")));
+  const Result rules = meshtrain(
+      {"plan", "model.yaml", "--mesh", "all", "--devices", "12xH100", "fit.batch_size=48",
+       "distribution.device_mesh.axis_names=[data,model]", "distribution.type=ModelParallel",
+       "distribution.layout_map[\"d1/kernel\"]=[null,model]"},
+      folder.path());
+  CHECK(contains(rules.out, "2x6  not possible: cannot split dimension 1 of `d1/kernel`"));
+  const Result gpu =
+      meshtrain({"plan", "model.yaml", "--mesh", "all", "--devices", "gpu:0-7"}, folder.path());
+  CHECK(gpu.exit_code == 2);
+  CHECK(contains(gpu.err, "--devices 8xH100"));
+}
+
+TEST_CASE("suggest prints a distribution that a config can have") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const Result text = meshtrain({"suggest", "model.yaml", "--devices", "8xH100", "--mesh", "2x4",
+                                 "distribution.device_mesh.axis_names=[data,model]"},
+                                folder.path());
+  CHECK(text.exit_code == 0);
+  CHECK(contains(text.out, "distribution:\n"));
+  folder.write("both.yaml", std::string(kModel) + text.out);  // the other lines are comments
+  const Json plan =
+      parse_json(meshtrain({"plan", "both.yaml", "--format", "json"}, folder.path()).out);
+  const Json all = parse_json(
+      meshtrain({"suggest", "model.yaml", "--devices", "8xH100", "--format", "json"}, folder.path())
+          .out);
+  REQUIRE(all.size() == 4);
+  CHECK(plan.at("mesh").at("shape") == Json({2, 4}));
+  for (const Json& entry : all) {
+    if (entry.at("mesh") == Json({2, 4})) {
+      CHECK(number(plan.at("estimate"), "step_seconds") ==
+            doctest::Approx(number(entry, "step_seconds")));
+      CHECK(plan.at("memory").at("total") == entry.at("memory"));
+    }
+  }
+  CHECK(number(all[0], "step_seconds") <= number(all[3], "step_seconds"));
+}
+
+TEST_CASE("hardware is known by its names, with or without a count") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  for (const char* name :
+       {"V100", "T4", "A10G", "L4", "L40S", "RTX4090", "rtx 4090", "H100", "4xA100"}) {
+    const Json plan = estimate_of({"--devices", name, "--mesh", "4"}, folder);
+    CHECK(plan.at("mesh").at("devices") == 4);
+    CHECK(number(plan.at("estimate"), "step_seconds") > 0);
+  }
+  const Result typo = meshtrain({"plan", "model.yaml", "--devices", "8xL40"}, folder.path());
+  CHECK(contains(typo.err, "did you mean"));
+}
+
+TEST_CASE("a mesh that does not fit the devices gets a mesh that does") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const Result other =
+      meshtrain({"plan", "model.yaml", "--mesh", "2 x 4", "--devices", "64xH100"}, folder.path());
+  CHECK(contains(other.err, "or a mesh of 64: `--mesh 16x4`"));
+  const Result large =
+      meshtrain({"plan", "model.yaml", "--mesh", "1000x1000", "--devices", "cpu:8"}, folder.path());
+  CHECK(contains(large.err, "a mesh has at most 65536 devices"));
+  const Result twice =
+      meshtrain({"plan", "model.yaml", "--mesh", "4x2", "--mesh", "8x1"}, folder.path());
+  CHECK(contains(twice.err, "`--mesh` is given more than once"));
+}
+
+}  // namespace
 }  // namespace meshtrain

@@ -110,8 +110,17 @@ std::string header_section(const RunRecord& record) {
     steps += epoch.steps;
   }
   if (!record.epochs.empty()) {
-    for (const auto& [name, value] : record.epochs.back().logs) {
+    Logs logs = record.epochs.back().logs;
+    std::stable_partition(logs.begin(), logs.end(), [](const auto& log) {
+      return log.first == "loss" || log.first == "val_loss";
+    });
+    std::stable_partition(logs.begin(), logs.end(),
+                          [](const auto& log) { return log.first != "learning_rate"; });
+    for (const auto& [name, value] : logs) {
       out += tile(html_text(name), html_number(value));
+    }
+    if (const RunSummary run = summarize_run(record); run.best_epoch > 0) {
+      out += tile("best epoch, by " + html_text(run.monitor), std::to_string(run.best_epoch));
     }
     out += tile("epochs of " + std::to_string(last.epochs),
                 std::to_string(record.epochs.back().epoch));
@@ -169,9 +178,11 @@ std::string epochs_section(const RunRecord& record) {
   for (const std::string& name : names) {
     rows[0].push_back(html_text(name));
   }
+  const int64_t best = summarize_run(record).best_epoch;
   for (const RunEpoch& epoch : record.epochs) {
     std::vector<std::string>& row = rows.emplace_back();
-    row = {std::to_string(epoch.epoch), format_thousands(epoch.steps), html_number(epoch.seconds),
+    row = {std::to_string(epoch.epoch) + (epoch.epoch == best ? " (best)" : ""),
+           format_thousands(epoch.steps), html_number(epoch.seconds),
            html_number(epoch.ms_per_step)};
     for (const std::string& name : names) {
       const double* value = find_log(epoch.logs, name);

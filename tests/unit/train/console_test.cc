@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/columns.h"
 #include "fake_runner.h"
 #include "record/events.h"
 #include "record/run_info.h"
@@ -55,15 +57,89 @@ TEST_CASE("without a terminal the record is Keras' verbose 2 and stderr stays em
   CHECK(terminal.err.empty());
 }
 
-TEST_CASE("on a terminal the bar moves on stderr and the finished line replaces it") {
+// "━━━"
+std::string blocks(int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) {
+    out += "\u2501";
+  }
+  return out;
+}
+
+TEST_CASE("on a terminal a bar moves on stderr and Keras' full bar stays in its place") {
   Terminal terminal;
   ConsoleOptions options = terminal.options();
   options.stdout_is_terminal = options.stderr_is_terminal = true;
   terminal.run(options);
-  CHECK(terminal.out == kRecord);
-  CHECK(terminal.err.find("\r\x1b[1m1/2\x1b[0m \x1b[32m") == 0);
+  const std::string bar = "\r\x1b[1m2/2\x1b[0m \x1b[32m" + blocks(20) +
+                          "\x1b[0m\x1b[37m\x1b[0m \x1b[1m0s\x1b[0m 200ms/step - accuracy: 0.5000 - "
+                          "loss: 0.0000e+00\n";
+  CHECK(terminal.out.find("Epoch 1/2\n" + bar + "Epoch 2/2\n" + bar) == 0);
+  CHECK(terminal.err.find("\r\x1b[1m0/2\x1b[0m \x1b[37m") == 0);
+  CHECK(terminal.err.find("first step") != std::string::npos);
+  CHECK(terminal.err.find("(all ") != std::string::npos);
   CHECK(terminal.err.find('\n') == std::string::npos);
-  CHECK(terminal.err.back() == '\r');  // the last thing done is to take a bar away
+  CHECK(terminal.err.substr(terminal.err.size() - 4) == "\r\x1b[K");  // the bar is taken away
+}
+
+TEST_CASE("a moving bar has one row at any width") {
+  for (int columns = 1; columns <= 200; ++columns) {
+    double now = 0;
+    std::string text;
+    MovingBar bar("validation", 1000, 0,
+                  {[&] { return now; }, [&](std::string_view part) { text += part; },
+                   [&] { return columns; }, false, true});
+    const Logs logs = {{"a_long_name_of_an_output_accuracy", 0.5}, {"loss", 1}, {"other_loss", 2}};
+    now = 1;
+    bar.update(500, 60.0, [&] { return logs; });
+    const std::string line = text.substr(1, text.find('\x1b') - 1);
+    CHECK(static_cast<int>(visible_width(line)) < std::max(columns, 4));
+    CHECK(line.find(columns < 8 ? "5" : "500/1000") != std::string::npos);
+    if (columns > 130) {
+      CHECK(line.find("(all 61s)") == std::string::npos);
+      CHECK(line.find("other_loss: 2.0000") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a bar that a narrower terminal has broken into rows is erased whole") {
+  double now = 0;
+  int columns = 100;
+  std::string text;
+  MovingBar bar("", 10, 0,
+                {[&] { return now; }, [&](std::string_view part) { text += part; },
+                 [&] { return columns; }, false, true});
+  now = 1;
+  bar.update(5, {}, [] { return Logs{{"a_rather_long_name_of_a_metric", 0.5}}; });
+  columns = 30;  // 71 columns are three rows
+  now = 2;
+  text.clear();
+  bar.update(6, {}, [] { return Logs(); });
+  CHECK(text.find("\r\x1b[2A\x1b[J\r") == 0);
+}
+
+TEST_CASE("with stdout in a pipe nothing but the moving bar is on the terminal") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.stderr_is_terminal = options.stdout_is_pipe = true;
+  terminal.run(options);
+  CHECK(terminal.out == kRecord);
+  CHECK(terminal.err.find("Epoch") == std::string::npos);
+  CHECK(terminal.err.find('\n') == std::string::npos);
+}
+
+TEST_CASE("an epoch that is resumed is timed by its steps since then") {
+  Terminal terminal;
+  Console console(terminal.options());
+  FakeRunner runner;
+  console.on_epoch_begin({.epochs = 1, .steps = 100, .is_resumed = true, .done = 98});
+  for (int64_t step = 99; step <= 100; ++step) {
+    terminal.now += 0.2;
+    console.on_train_step({.batch = step}, runner);
+  }
+  EpochReport report = {.epoch = 1, .epochs = 1, .steps = 100, .logs = {}};
+  console.on_epoch_end(report);
+  CHECK(terminal.out == "100/100 - 0s - 200ms/step\n");
 }
 
 TEST_CASE("a callback's text goes to the record and a moving bar makes room for it") {
@@ -80,7 +156,7 @@ TEST_CASE("a callback's text goes to the record and a moving bar makes room for 
   options.stderr_is_terminal = true;
   said(options);
   CHECK(terminal.out == "Epoch 1/2\n\nEpoch 1: saving model to a.keras\n");
-  CHECK(terminal.err.back() == '\r');
+  CHECK(terminal.err.substr(terminal.err.size() - 4) == "\r\x1b[K");
   Terminal bar;
   options = bar.options();
   options.verbosity = Verbosity::kBar;
@@ -104,10 +180,11 @@ TEST_CASE("with stdout in a file the terminal keeps its headers and finished bar
   Terminal terminal;
   ConsoleOptions options = terminal.options();
   options.stderr_is_terminal = true;
-  options.color = false;
+  options.color = options.has_escapes = false;
   terminal.run(options);
   CHECK(terminal.out == kRecord);
-  CHECK(terminal.err.find("Epoch 1/2\n\r1/2 ") == 0);
+  CHECK(terminal.err.find("Epoch 1/2\n\r0/2 ") == 0);
+  CHECK(terminal.err.find("\r2/2 " + blocks(20) + " 0s 200ms/step") != std::string::npos);
   CHECK(terminal.err.find('\x1b') == std::string::npos);
   CHECK(terminal.err.find("Epoch 2/2\n") != std::string::npos);
 }

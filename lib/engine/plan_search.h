@@ -1,0 +1,35 @@
+// PlanSearch: scores configs by their lowered plans, on the hardware that one config names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/devices.h"
+#include "engine/rank_plans.h"
+
+namespace meshtrain {
+
+class PlanSearch {
+ public:
+  // Throws as rank_meshes().
+  PlanSearch(const Config& config, int64_t hosts);
+
+  int64_t num_devices() const { return num_devices_; }
+  std::string devices_text() const;  // "8xH100", "cpu:8": as a config has them
+  std::string describe() const;      // "8 x H100 (on paper)"
+  // The score of `config` on the hardware. `splits_batch`, where given, receives whether a batch
+  // axis has more than one device.
+  PlanScore score(Config config, bool* splits_batch = nullptr) const;
+
+ private:
+  DeviceRequest request_;
+  Hardware hardware_;
+  int64_t num_devices_ = 1, hosts_ = 0;
+};
+
+// All ways to write `number` as a product of `count` numbers, in order: the first one largest
+// first.
+std::vector<std::vector<int64_t>> factorizations(int64_t number, size_t count);
+
+}  // namespace meshtrain

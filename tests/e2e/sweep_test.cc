@@ -1,0 +1,376 @@
+// meshtrain sweep and compare: runs that are stopped and killed are each done once, and the table
+// is whole.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/json.h"
+#include "example.h"
+#include "outcome.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kMeshes = "mesh=1x1,2x1,1x2,4x1,2x2,1x4,8x1,4x2,2x4,1x8,8x2,4x4";
+constexpr const char* kRates = "compile.optimizer.learning_rate=1e-1,1e-2,1e-3";
+constexpr int kMembers = 36;
+
+Result in_folder(const ExampleFolder& folder, std::vector<std::string> args) {
+  return meshtrain(std::move(args), folder.path());
+}
+
+std::vector<Json> events_of(const std::string& path, const std::string& kind) {
+  std::ifstream stream(path);
+  std::vector<Json> out;
+  for (std::string line; std::getline(stream, line);) {
+    Json event = parse_json(line);
+    if (event.is_object() && event.value("event", "") == kind) {
+      out.push_back(std::move(event));
+    }
+  }
+  return out;
+}
+
+// Starts the sweep and sends a signal when `count` runs have ended.
+Result interrupted(const ExampleFolder& folder, std::vector<std::string> args, int count,
+                   int number) {
+  Command command;
+  command.args = std::move(args);
+  command.folder = folder.path();
+  command.watch = [count, number](const std::string& out, const std::string&, int pid) {
+    if (static_cast<int>(lines_of(out).size()) < count) {
+      return false;
+    }
+    kill(pid, number);
+    return true;
+  };
+  return run(command);
+}
+
+// Each member ended well once, and was not started after that; its epochs are there once.
+void check_each_once(const std::string& sweep, int members, int64_t epochs) {
+  std::map<int, int> ended;
+  std::ifstream stream(sweep + "/sweep.jsonl");
+  for (std::string line; std::getline(stream, line);) {
+    const Json event = parse_json(line);
+    REQUIRE(event.is_object());
+    const int member = event.value("member", 0);
+    if (event["event"] == "start") {
+      CHECK_MESSAGE(ended[member] == 0, "member ", member, " was started again");
+    } else if (event["event"] == "end" && event["exit_code"] == 0) {
+      ++ended[member];
+    }
+  }
+  for (int member = 1; member <= members; ++member) {
+    CHECK_MESSAGE(ended[member] == 1, "member ", member);
+    const std::string run = sweep + "/" + fmt::format("{:03}", member);
+    const std::vector<Json> done = events_of(run + "/metrics.jsonl", "epoch");
+    REQUIRE(std::ssize(done) == epochs);
+    for (int64_t e = 0; e < epochs; ++e) {
+      CHECK(done[static_cast<size_t>(e)]["epoch"] == e + 1);
+    }
+    CHECK(fs::exists(run + "/weights.safetensors"));
+  }
+}
+
+TEST_CASE("12 meshes x 3 rates, interrupted and killed, are each done once") {
+  const ExampleFolder folder;
+  const std::vector<std::string> sweep = {"sweep",        "small.yaml", "--grid", kMeshes,
+                                          "--grid",       kRates,       "-j",     "2",
+                                          "fit.epochs=3", "-o",         "s"};
+  const auto with = [&](const std::string& word) {
+    std::vector<std::string> words = sweep;
+    words.push_back(word);
+    return words;
+  };
+  const Result stopped = interrupted(folder, sweep, 6, SIGINT);
+  CHECK(stopped.exit_code == 75);
+  CHECK(contains(stopped.err, "--resume continues it"));
+  const Result killed = interrupted(folder, with("--resume"), 8, SIGKILL);
+  CHECK(killed.exit_code == 128 + SIGKILL);
+  const Result again = in_folder(folder, sweep);
+  CHECK(again.exit_code == 2);
+  CHECK(contains(again.err, "error[E141]: `s` holds another sweep"));
+  const Result rest = in_folder(folder, with("--resume"));
+  CHECK(rest.exit_code == 0);
+  check_each_once(folder.file("s"), kMembers, 3);
+  const Result table = in_folder(folder, {"compare", "s", "--check-equal", "1e-5"});
+  CHECK(table.exit_code == 0);
+  CHECK(lines_of(table.out).size() == kMembers + 1);
+  CHECK(contains(table.err, "equal: 36 runs in 3 groups"));
+  const Json rows = parse_json(in_folder(folder, {"compare", "s", "--format", "json"}).out);
+  REQUIRE(rows.size() == kMembers);
+  for (const Json& row : rows) {
+    CHECK(row["state"] == "finished");
+    CHECK(row["logs"].contains("loss"));
+    CHECK(row["ms_per_step"].get<double>() > 0);
+    CHECK(row["memory_per_device"].get<int64_t>() > 0);
+  }
+  // As a run that nothing interrupted.
+  CHECK(in_folder(folder, {"train", "small.yaml", "--mesh", "1x4", "-o", "plain", "fit.epochs=3",
+                           "compile.optimizer.learning_rate=1e-3"})
+            .exit_code == 0);
+  CHECK(outcome_of(folder.file("plain")).weights == outcome_of(folder.file("s/018")).weights);
+  // Nothing is left to do.
+  const Result none = in_folder(folder, {"sweep", "s"});
+  CHECK(none.exit_code == 0);
+  CHECK(contains(none.err, "36 runs, 0 to do"));
+  // A loss that differs is found.
+  const std::string metrics = folder.read("s/001/metrics.jsonl");
+  const size_t loss = metrics.rfind("\"loss\":", metrics.rfind("\"event\":\"epoch\"") + 200) + 7;
+  folder.write("s/001/metrics.jsonl", metrics.substr(0, loss) + "9" + metrics.substr(loss));
+  const Result unequal = in_folder(folder, {"compare", "s", "--check-equal", "1e-5"});
+  CHECK(unequal.exit_code == 7);
+  CHECK(contains(unequal.err, "not equal: loss: 001"));
+}
+
+TEST_CASE("a run that fails is kept and named, and can be tried again") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"sweep",        "small.yaml", "--grid",
+                                          "mesh=2x2,2x3", "-o",         "s"};
+  const Result result = in_folder(folder, words);
+  CHECK(result.exit_code == 7);
+  CHECK(contains(result.err, "1 of 2 runs failed"));
+  CHECK(contains(result.err, "002 mesh=2x3: exit code"));
+  CHECK(contains(result.err, "E204"));
+  CHECK(contains(result.out, "failed with exit code"));
+  const Result resumed = in_folder(folder, {"sweep", "s"});
+  CHECK(resumed.exit_code == 7);
+  CHECK(contains(resumed.err, "0 to do"));
+  CHECK(contains(in_folder(folder, {"sweep", "s", "--retry"}).err, "1 to do"));
+}
+
+TEST_CASE("a sweep that is resumed may grow, with the same config") {
+  const ExampleFolder folder;
+  CHECK(in_folder(folder, {"sweep", "small.yaml", "--grid", "seed=1,2", "-o", "s"}).exit_code == 0);
+  const Result more =
+      in_folder(folder, {"sweep", "small.yaml", "--grid", "seed=1,2,3", "-o", "s", "--resume"});
+  CHECK(more.exit_code == 0);
+  CHECK(contains(more.err, "3 runs, 1 to do"));
+  const Result other = in_folder(
+      folder, {"sweep", "small.yaml", "--grid", "seed=1,2", "-o", "s", "--resume", "fit.epochs=3"});
+  CHECK(other.exit_code == 2);
+  CHECK(contains(other.err, "error[E149]"));
+  CHECK(contains(other.err, "fit.epochs"));
+}
+
+TEST_CASE("a file of a sweep: lists, drawn values, and its mistakes") {
+  const ExampleFolder folder;
+  folder.write("list.yaml",
+               "config: small.yaml\nmethod: list\nfixed: {fit.epochs: 1}\n"
+               "runs:\n  - {mesh: 4x1, seed: 1}\n  - {mesh: [2, 2]}\n");
+  const Result list = in_folder(folder, {"sweep", "list.yaml", "-n"});
+  CHECK(list.out == "001 mesh=4x1 seed=1\n002 mesh=[2, 2]\n");
+  folder.write("random.yaml",
+               "config: small.yaml\nmethod: random\ntrials: 4\nseed: 3\nparameters:\n"
+               "  compile.optimizer.learning_rate: {min: 1e-4, max: 1e-1, scale: log}\n"
+               "  model.layers.d1.units: {min: 8, max: 8.5, integer: true}\n  seed: [1, 2]\n");
+  const std::string drawn = in_folder(folder, {"sweep", "random.yaml", "-n"}).out;
+  CHECK(lines_of(drawn).size() == 4);
+  CHECK(contains(drawn, "units=8"));
+  const std::string longer = in_folder(folder, {"sweep", "random.yaml", "-n", "--trials", "6"}).out;
+  CHECK(longer.find(drawn) == 0);  // more trials leave the first ones as they are
+  CHECK(in_folder(folder, {"sweep", "random.yaml", "-n", "--sweep-seed", "4"}).out != drawn);
+  const Result zip = in_folder(folder, {"sweep", "small.yaml", "-n", "--zip", "seed=1,2", "--zip",
+                                        "mesh=data=4,model=1;data=2,model=2"});
+  CHECK(zip.out == "001 seed=1 mesh=data=4,model=1\n002 seed=2 mesh=data=2,model=2\n");
+
+  folder.write("bad.yaml",
+               "config: small.yaml\nmetod: grid\nparameters:\n  fit.epochs: 3\n"
+               "early_stop: {min_epochs: 0}\n");
+  const Result bad = in_folder(folder, {"sweep", "bad.yaml"});
+  CHECK(bad.exit_code == 2);
+  CHECK(contains(bad.err, "bad.yaml:2:1"));
+  CHECK(contains(bad.err, "did you mean `method`?"));
+  CHECK(contains(bad.err, "bad.yaml:5:26"));
+  const Result unknown =
+      in_folder(folder, {"sweep", "small.yaml", "--grid", "compile.optimiser.learning_rate=1,2"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "error[E111]: unknown key `optimiser`"));
+  const Result value = in_folder(folder, {"sweep", "small.yaml", "--grid", "fit.epochs=1,many"});
+  CHECK(value.exit_code == 2);
+  CHECK(contains(value.err, "many"));
+  CHECK(contains(in_folder(folder, {"sweep", "small.yaml"}).err, "the sweep varies nothing"));
+  CHECK_FALSE(fs::exists(folder.file("sweeps")));
+}
+
+TEST_CASE("hopeless runs are stopped by the median rule and stay stopped") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"sweep",
+                                          "small.yaml",
+                                          "--grid",
+                                          "compile.optimizer.learning_rate=0.1,0.11,0.12,1e-9",
+                                          "fit.epochs=4000",
+                                          "data.train.samples=160",
+                                          "checkpoint.every=never",
+                                          "--early-stop",
+                                          "-o",
+                                          "s"};
+  const Result result = in_folder(folder, words);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "hopeless after epoch"));
+  const std::vector<Json> hopeless = events_of(folder.file("s/sweep.jsonl"), "hopeless");
+  REQUIRE(hopeless.size() == 1);
+  CHECK(hopeless[0]["member"] == 4);
+  CHECK(hopeless[0]["value"].get<double>() > hopeless[0]["median"].get<double>());
+  CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "0 to do"));
+}
+
+// A program of Slurm's, played by a script in `bin`.
+void play(const ExampleFolder& folder, const std::string& name, const std::string& text) {
+  fs::create_directories(folder.file("bin"));
+  folder.write("bin/" + name, "#!/bin/bash\n" + text);
+  fs::permissions(folder.file("bin/" + name), fs::perms::owner_all);
+}
+
+TEST_CASE("a job array of Slurm does what the sweep does") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {
+      "sweep", "small.yaml", "--grid",  "seed=1,2",
+      "-o",    "s",          "--slurm", "--sbatch=--partition=gpu"};
+  const Result none = in_folder(folder, words);
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "error[E148]: there is no `sbatch` on PATH"));
+  CHECK(contains(none.out, "#SBATCH --array=1-2"));
+  CHECK(contains(none.out, "#SBATCH --partition=gpu"));
+  play(folder, "sbatch",
+       "for id in 1 2; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_JOB_ID=7 bash \"$1\"; done\n"
+       "echo Submitted batch job 7\n");
+  play(folder, "srun", "while [[ \"$1\" == --* ]]; do shift; done\nexec \"$@\"\n");
+  play(folder, "scontrol", "echo \"scontrol $*\" >> requeued\n");
+  Command command;
+  command.args = words;
+  command.args.push_back("--resume");
+  command.folder = folder.path();
+  command.environment = {"PATH=" + folder.file("bin") + ":" + std::getenv("PATH")};
+  const Result result = run(command);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "Submitted batch job 7"));
+  const Json rows = parse_json(in_folder(folder, {"compare", "s", "--format", "json"}).out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["state"] == "finished");
+  CHECK(rows[1]["state"] == "finished");
+  CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "2 runs, 0 to do"));
+  CHECK_FALSE(fs::exists(folder.file("requeued")));
+}
+
+TEST_CASE("launch --slurm submits a job that is queued again when it stopped") {
+  const ExampleFolder folder;
+  const Result script = in_folder(folder, {"launch", "small.yaml", "--slurm", "-n", "--processes",
+                                           "2", "--nodes", "2", "--sbatch=--time=2:00:00"});
+  CHECK(script.exit_code == 0);
+  CHECK(contains(script.out, "#SBATCH --ntasks=2\n"));
+  CHECK(contains(script.out, "#SBATCH --time=2:00:00\n"));
+  CHECK(contains(script.out, "srun --mpi=pmix "));
+  CHECK_FALSE(fs::exists(folder.file("runs")));
+  play(folder, "sbatch", "SLURM_JOB_ID=7 bash \"$1\"; SLURM_JOB_ID=7 bash \"$1\"\n");
+  // The first start ends after a signal, as near the end of its time.
+  play(folder, "srun",
+       "while [[ \"$1\" == --* ]]; do shift; done\n"
+       "[ -e started ] && exec \"$@\"\ntouch started\nexec \"$@\" --max-time=0.001\n");
+  play(folder, "scontrol", "echo \"$*\" >> requeued\n");
+  Command command;
+  command.args = {"launch", "small.yaml", "--slurm", "-o", "run"};
+  command.folder = folder.path();
+  command.environment = {"PATH=" + folder.file("bin") + ":" + std::getenv("PATH")};
+  const Result result = run(command);
+  CHECK(result.exit_code == 0);
+  CHECK(folder.read("requeued") == "requeue 7\n");
+  CHECK(fs::exists(folder.file("run/weights.safetensors")));
+}
+
+TEST_CASE("compare shows what differs, in every form") {
+  const ExampleFolder folder;
+  for (const char* rate : {"0.1", "0.2"}) {
+    CHECK(in_folder(folder, {"train", "small.yaml", std::string("-oruns/x/r") + rate,
+                             std::string("compile.optimizer.learning_rate=") + rate})
+              .exit_code == 0);
+  }
+  CHECK(in_folder(folder, {"runs", "tag", "runs/x/r0.2", "good"}).exit_code == 0);
+  const Result table = in_folder(folder, {"compare", "runs/x"});
+  REQUIRE(lines_of(table.out).size() == 3);
+  CHECK(lines_of(table.out)[0].find("run   learning_rate  mesh") == 0);
+  CHECK(contains(table.out, "data=2 model=2"));
+  CHECK(contains(table.out, "good"));
+  const Result csv = in_folder(folder, {"compare", "runs/x", "--format", "csv"});
+  CHECK(contains(csv.out, "compile.optimizer.SGD.learning_rate,mesh,state,tags,epochs"));
+  CHECK(contains(in_folder(folder, {"compare", "runs/x", "--format=markdown"}).out, "|---|"));
+  const Result page = in_folder(folder, {"compare", "runs/x", "--format=html", "-o", "c.html"});
+  CHECK(page.exit_code == 0);
+  const std::string html = folder.read("c.html");
+  CHECK(contains(html, "series-1"));
+  CHECK(contains(html, "</html>"));
+  const Result sorted = in_folder(folder, {"compare", "runs/x", "--sort=-learning_rate"});
+  CHECK(lines_of(sorted.out)[1].find("r0.2") == 0);
+  CHECK(
+      contains(in_folder(folder, {"compare", "runs/x", "--sort=los"}).err, "did you mean `loss`?"));
+  const Result alone = in_folder(folder, {"compare", "runs/x", "--check-equal", "1e-5"});
+  CHECK(alone.exit_code == 2);
+  CHECK(contains(alone.err, "no two of these runs differ in their mesh alone"));
+}
+
+TEST_CASE("the last line of train -q has what a script wants to know") {
+  const ExampleFolder folder;
+  const Result result = in_folder(folder, {"train", "small.yaml", "--mesh", "4x1", "fit.epochs=2",
+                                           "-q", "--log-format", "json"});
+  REQUIRE(result.exit_code == 0);
+  const Json line = parse_json(result.out);
+  CHECK(line["overrides"] == Json({"fit.epochs=2", "distribution.device_mesh.shape=4x1"}));
+  CHECK(line["mesh"]["shape"] == Json({4, 1}));
+  CHECK(line["epochs"] == 2);
+  CHECK(line["best_epoch"].get<int>() >= 1);
+  CHECK(line["train_seconds"].get<double>() > 0);
+  CHECK(line["ms_per_step"].get<double>() > 0);
+  CHECK(line["bytes_per_device"].get<int64_t>() > 0);
+}
+
+TEST_CASE("runs are listed, tagged, removed and pruned") {
+  const ExampleFolder folder;
+  for (int i = 0; i < 3; ++i) {
+    CHECK(in_folder(folder, {"train", "small.yaml", "-q"}).exit_code == 0);
+  }
+  const Json all = parse_json(in_folder(folder, {"runs", "list", "--format=json"}).out);
+  REQUIRE(all.size() == 3);
+  const std::string first = all[0]["folder"], last = all[2]["folder"];
+  CHECK(in_folder(folder, {"runs", "tag", first, "good", "old"}).out == "good old\n");
+  CHECK(in_folder(folder, {"runs", "tag", first, "--remove", "old"}).out == "good\n");
+  CHECK(in_folder(folder, {"runs", "note", first, "as in the paper"}).exit_code == 0);
+  const Result tagged = in_folder(folder, {"runs", "list", "--tag", "good"});
+  CHECK(lines_of(tagged.out).size() == 2);
+  CHECK(contains(tagged.out, "as in the paper"));
+  // `runs/small` stands for its newest run.
+  CHECK(in_folder(folder, {"report", "runs/small", "-o", "r.html"}).exit_code == 0);
+  CHECK(in_folder(folder, {"evaluate", "runs/small", "-q"}).exit_code == 0);
+  CHECK(in_folder(folder, {"runs", "rm", last}).exit_code == 0);
+  CHECK_FALSE(fs::exists(folder.file(last)));
+  CHECK(fs::exists(folder.file("runs/small/latest/metrics.jsonl")));
+  CHECK(in_folder(folder, {"runs", "rm", "small.yaml"}).exit_code == 6);
+  const Result dry = in_folder(folder, {"runs", "prune", "--keep", "1", "-n"});
+  CHECK(dry.out.find(first) == 0);
+  CHECK(fs::exists(folder.file(first)));
+  CHECK(in_folder(folder, {"runs", "prune", "--checkpoints"}).exit_code == 0);
+  CHECK(in_folder(folder, {"evaluate", "runs/small", "-q"}).exit_code == 0);
+  CHECK(in_folder(folder, {"runs", "prune", "--keep", "1"}).exit_code == 0);
+  CHECK_FALSE(fs::exists(folder.file(first)));
+  CHECK(in_folder(folder, {"runs", "prune"}).exit_code == 2);
+}
+
+TEST_CASE("--threads and OMP_NUM_THREADS set the threads of a run") {
+  const ExampleFolder folder;
+  CHECK(
+      contains(in_folder(folder, {"train", "small.yaml", "--threads", "1"}).err, "on 1 thread\n"));
+  Command command;
+  command.args = {"train", "small.yaml"};
+  command.folder = folder.path();
+  command.environment = {"OMP_NUM_THREADS=1"};
+  CHECK(contains(run(command).err, "on 1 thread\n"));
+}
+
+}  // namespace
+}  // namespace meshtrain
