@@ -247,7 +247,7 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
   // Call and Repeat stand for other layers; RandomCrop draws where it crops.
   std::set<std::string> seen = {"Call", "Input", "RandomCrop", "Repeat"};
   for (const char* name : {"layers", "layers_convolution", "layers_pooling", "layers_spatial",
-                           "layers_normalization", "layers_augmentation"}) {
+                           "layers_normalization", "layers_augmentation", "layers_operations"}) {
     const Json json = golden_json(std::string("keras/") + name);
     for (const Json& c : json["cases"]) {
       seen.insert(c["class_name"].get<std::string>());
@@ -275,6 +275,9 @@ TEST_CASE("normalization layers are Keras'") {
 }
 TEST_CASE("image augmentation by a given amount is Keras'") {
   CHECK(check_file("layers_augmentation").size() == 6);
+}
+TEST_CASE("expressions are what Python makes of them with keras.ops") {
+  CHECK(check_file("layers_operations").size() == 1);
 }
 TEST_CASE("layers of mixed_bfloat16 and mixed_float16 are Keras'") {
   CHECK(check_file("layers_mixed").size() == 81);
