@@ -11,6 +11,7 @@
 #include "engine/weights.h"
 #include "interop/keras/distribution.h"
 #include "interop/keras/export_json.h"
+#include "interop/keras/export_model.h"
 #include "interop/keras/export_python.h"
 #include "interop/keras/weights.h"
 #include "interop/save_model.h"
@@ -58,7 +59,8 @@ int64_t time_of(const std::string& path) {
 }
 
 std::vector<H5Vars> vars_of(const Setup& setup, const std::vector<NamedTensor>& weights) {
-  return keras_vars(setup.model(), weights, setup.config().model.is_sequential);
+  return keras_vars(setup.model(), weights,
+                    is_keras_sequential(setup.config().model, setup.model()));
 }
 
 // "model.py" -> "model.weights.h5"

@@ -201,7 +201,8 @@ class ModelBinder {
                  fmt::format("layer `{}` ({}) takes {} two inputs, not {}", layer.name.value,
                              class_name, takes_two ? "exactly" : "at least", count))
           .help("write `inputs: [first, second]` with the names of earlier layers");
-    } else if (!takes_many && is_known && class_name != "Input" && count > 1) {
+    } else if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
+               count > 1) {
       diagnostics_.error("E121", layer.object.loc,
                          fmt::format("layer `{}` ({}) takes one input, not {}", layer.name.value,
                                      class_name, count));

@@ -210,6 +210,22 @@ inline ClassSpec terminate_on_nan_callback() {
            "as an error, without Keras' line")});
 }
 
+struct RunCommandOptions : CallbackOptions {
+  std::vector<std::string> command;
+  std::string name;
+  double timeout = 60;
+  SaveFailure on_error = SaveFailure::kContinue;
+};
+inline ClassSpec run_command_callback() {
+  using S = RunCommandOptions;
+  return class_of<S>(
+      "RunCommand", "runs a command after each epoch, with the epoch's logs as JSON on its input",
+      {key("command", &S::command, "the program, searched on PATH, and its arguments").required(),
+       key("name", &S::name, "`name` in the JSON, to tell several apart"),
+       key("timeout", &S::timeout, "seconds after which it is killed").above(0).most(86400),
+       key("on_error", &S::on_error, "continue with a warning, or stop the run (exit 7)")});
+}
+
 struct SwapEmaOptions : CallbackOptions {
   bool swap_on_epoch = false;
 };
@@ -236,7 +252,8 @@ const ConfigObject* find_callback(const Config& config) {
 inline std::vector<ClassSpec> declared_callbacks() {
   return {model_checkpoint_callback(), backup_callback(),           early_stopping_callback(),
           reduce_lr_callback(),        scheduler_callback(),        csv_logger_callback(),
-          tensorboard_callback(),      terminate_on_nan_callback(), swap_ema_callback()};
+          tensorboard_callback(),      terminate_on_nan_callback(), swap_ema_callback(),
+          run_command_callback()};
 }
 
 }  // namespace meshtrain

@@ -27,6 +27,13 @@ inline Spec own_name() {
 inline Spec own_dtype() {
   return choice("dtype", {"float32", "float64"}, "null", "type it is computed in");
 }
+// Of a Lambda: its expression, and the numbers in it that other keys give.
+inline Args with_function(Args args) {
+  args.push_back(
+      make_spec("constants", ValueKind::kMap, "", "names in `function` and their numbers"));
+  args.insert(args.begin(), text("function", "", "an expression").required());
+  return args;
+}
 inline Spec seed_arg() {
   return integer("seed", "null", "own seed; the config's when null");
 }

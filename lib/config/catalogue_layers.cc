@@ -114,6 +114,9 @@ std::vector<ClassSpec> merging() {
       "Dot", "products along an axis of two inputs, per sample",
       {axes_arg("axes", "", "axis, or one for each input").required(),
        boolean("normalize", "false", "normalize along the axes first (cosine similarity)")}));
+  out.push_back(layer_class("Lambda",
+                            "an expression of its inputs, by name, with the functions of keras.ops",
+                            with_function({})));
   // How it computes is the layer's own matter.
   out.push_back(make_class("Call", "uses an earlier layer again, with the same weights",
                            {text("layer", "", "name of the layer").required(), name_arg(),

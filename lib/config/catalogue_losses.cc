@@ -32,6 +32,7 @@ Spec summed_axes() {
 
 std::vector<ClassSpec> regression() {
   return {
+      loss("Lambda", "an expression of y_true and y_pred: one value per sample", with_function({})),
       loss("MeanSquaredError", "mean (y - p)^2", {}, {"mse", "MSE"}),
       loss("MeanAbsoluteError", "mean |y - p|", {}, {"mae", "MAE"}),
       loss("MeanAbsolutePercentageError", "100 mean |(y - p) / y|", {}, {"mape", "MAPE"}),

@@ -40,6 +40,9 @@ std::vector<ClassSpec> accuracies() {
 
 std::vector<ClassSpec> of_losses() {
   return {
+      metric_with("Lambda",
+                  "mean of an expression of y_true and y_pred, named in the logs by `name`",
+                  with_function({})),
       metric("MeanSquaredError", "mean (y - p)^2", {}, {"mse", "MSE"}),
       metric("MeanAbsoluteError", "mean |y - p|", {}, {"mae", "MAE"}),
       metric("MeanAbsolutePercentageError", "100 mean |(y - p) / y|", {}, {"mape", "MAPE"}),

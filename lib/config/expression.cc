@@ -16,6 +16,7 @@
 #include "config/scalars.h"
 #include "config/schema.h"
 #include "config/source.h"
+#include "config/tensor_expression.h"
 
 namespace meshtrain {
 namespace {
@@ -75,6 +76,13 @@ class Expressions::Evaluator : public ExprNames {
 
   void evaluate_all(YamlNode& node, const LocalNames* locals) {
     const LocalNames* before = std::exchange(locals_, locals);
+    if (node.is_scalar() && !node.is_final && node.key != kLambda &&
+        is_loss_expression(node.text)) {
+      make_lambda(node);
+    }
+    if (YamlNode* lambda = lambda_arguments(node)) {
+      bind_lambda(*lambda);
+    }
     evaluate(node);
     for (YamlNode& child : node.children) {
       evaluate_all(child, locals);
@@ -156,6 +164,45 @@ class Expressions::Evaluator : public ExprNames {
       throw ExprError{ExprError::kNoOffset, {}, kSilent, {}};
     }
     return *sizes_;
+  }
+
+  // The function of a Lambda stays as it is: its tensors are known to the graph only. The numbers
+  // that it names stand beside it, so that places within it stay true.
+  void bind_lambda(YamlNode& arguments) {
+    YamlNode function = *arguments.find("function");
+    arguments.find("function")->is_final = true;
+    try {
+      for (const std::string& name : free_names(arguments)) {
+        YamlNode* number = number_named(name);
+        if (number == nullptr) {
+          continue;
+        }
+        YamlNode& constants = arguments.at_or_add("constants", function.loc);
+        if (constants.find(name) != nullptr) {
+          continue;
+        }
+        constants.kind = YamlNode::Kind::kMap;
+        YamlNode value = final_text(expr_text(value_of(*number)), number->loc);
+        value.key = name;
+        value.key_loc = function.loc;
+        constants.children.push_back(std::move(value));
+      }
+    } catch (const ExprError& error) {
+      report(function, error);
+      arguments.find("function")->failed = true;
+    }
+  }
+
+  // Of a block's arguments or of `vars`; nullptr for none.
+  YamlNode* number_named(const std::string& name) {
+    const auto parts = parse_path(name);
+    if (!parts) {
+      return nullptr;
+    }
+    std::vector<std::string> in_vars = *parts;
+    in_vars.insert(in_vars.begin(), "vars");
+    const bool is_known = local(*parts) != nullptr || find_path(root_, in_vars) != nullptr;
+    return is_known ? &target(name) : nullptr;
   }
 
   static bool is_expression(const YamlNode& node) {

@@ -16,20 +16,23 @@ bool is_name_char(char c) {
 
 namespace {
 
-constexpr int kMaxNesting = 100;  // brackets and signs within each other
+using Kind = ExprNode::Kind;
+
+constexpr int kMaxNesting = 100;     // brackets and signs within each other
+constexpr size_t kMaxNodes = 10000;  // parts of one expression
 
 // Recursive descent with Python's precedence; throws ExprError with the offset.
 class Parser {
  public:
-  Parser(std::string_view text, ExprNames& names) : text_(text), names_(names) {}
+  explicit Parser(std::string_view text) : text_(text) {}
 
-  ExprValue parse() {
-    ExprValue value = conditional();
+  ExprNode parse() {
+    ExprNode node = conditional();
     skip_blanks();
     if (at_ < text_.size()) {
-      throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
+      unexpected();
     }
-    return value;
+    return node;
   }
 
  private:
@@ -42,6 +45,10 @@ class Parser {
     ~Deeper() { --depth; }
     int& depth;
   };
+
+  [[noreturn]] void unexpected() const {
+    throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
+  }
 
   void skip_blanks() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) {
@@ -58,114 +65,81 @@ class Parser {
     return true;
   }
 
-  template <class F>
-  ExprValue binary(std::string_view op, const ExprValue& a, F&& right) {
-    const size_t place = at_ - op.size();
-    const ExprValue b = right();
-    try {
-      return apply_operator(op, a, b);
-    } catch (const ExprError& e) {
-      throw ExprError{place, e.message, {}, {}};
-    }
-  }
-
-  // Where the expression that begins here ends, and the first `word` at its own level before that.
-  struct Extent {
-    size_t word, end;
-  };
-  Extent find_word(std::string_view word) const {
-    size_t depth = 0, found = std::string_view::npos, at = at_;
-    for (; at < text_.size(); ++at) {
-      const char c = text_[at];
-      if (c == '"' || c == '\'') {
-        at = std::min(text_.find(c, at + 1), text_.size() - 1);
-      } else if (c == '(' || c == '[') {
-        ++depth;
-      } else if (c == ')' || c == ']' || (c == ',' && depth == 0)) {
-        if (depth == 0) {
-          break;
-        }
-        --depth;
-      } else if (is_name_char(c) || c == '.') {
-        const size_t begin = at;
-        while (at + 1 < text_.size() && (is_name_char(text_[at + 1]) || text_[at + 1] == '.')) {
-          ++at;
-        }
-        if (depth == 0 && found == std::string_view::npos &&
-            text_.substr(begin, at + 1 - begin) == word) {
-          found = begin;
-        }
-      }
-    }
-    return {found, at};
-  }
-
-  // `a if c else b`: only what is chosen is evaluated.
-  ExprValue conditional() {
-    const Deeper deeper(*this);
-    const size_t begin = at_, if_at = find_word("if").word;
-    if (if_at == std::string_view::npos) {
-      return comparison();
-    }
-    at_ = if_at + 2;
-    const Extent other = find_word("else");
-    if (other.word == std::string_view::npos) {
-      throw ExprError{if_at, "`if` without `else`", {}, {}};
-    }
-    const bool holds = truth(part(at_, other.word), if_at);
-    if (holds) {
-      const ExprValue value = part(begin, if_at);
-      at_ = other.end;
-      return value;
-    }
-    at_ = other.word + 4;
-    return conditional();
-  }
-
-  // The comparison that fills the text from `begin` to `end`.
-  ExprValue part(size_t begin, size_t end) {
-    at_ = begin;
-    ExprValue value = comparison();
+  // The word, and not the beginning of a longer one.
+  bool take_word(std::string_view word) {
     skip_blanks();
-    if (at_ != end) {
-      throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
-    }
-    return value;
+    const std::string_view rest = text_.substr(at_);
+    const bool is_longer =
+        rest.size() > word.size() && (is_name_char(rest[word.size()]) || rest[word.size()] == '.');
+    return !is_longer && take(word);
   }
 
-  static bool truth(const ExprValue& value, size_t place) {
-    if (const auto* boolean = std::get_if<bool>(&value.data)) {
-      return *boolean;
+  void expect(std::string_view token) {
+    if (!take(token)) {
+      throw ExprError{at_, fmt::format("`{}` is missing", token), {}, {}};
     }
-    throw ExprError{place, "what follows `if` is neither true nor false", {}, {}};
   }
 
-  ExprValue comparison() {
+  ExprNode made(Kind kind, size_t offset, std::string_view text = {},
+                std::vector<ExprNode> children = {}) {
+    if (++num_nodes_ > kMaxNodes) {
+      throw ExprError{
+          offset, fmt::format("the expression has more than {} parts", kMaxNodes), {}, {}};
+    }
+    return {kind, offset, std::string(text), {}, std::move(children), {}};
+  }
+
+  ExprNode binary(std::string_view op, ExprNode a, ExprNode (Parser::*right)()) {
+    const size_t place = at_ - op.size();
+    std::vector<ExprNode> operands;
+    operands.push_back(std::move(a));
+    operands.push_back((this->*right)());
+    return made(Kind::kOperator, place, op, std::move(operands));
+  }
+
+  ExprNode conditional() {
     const Deeper deeper(*this);
-    ExprValue value = sum();
+    std::vector<ExprNode> parts;
+    parts.push_back(comparison());
+    skip_blanks();
+    const size_t place = at_;
+    if (!take_word("if")) {
+      return std::move(parts[0]);
+    }
+    parts.push_back(comparison());
+    if (!take_word("else")) {
+      throw ExprError{place, "`if` without `else`", {}, {}};
+    }
+    parts.push_back(conditional());
+    return made(Kind::kConditional, place, "if", std::move(parts));
+  }
+
+  ExprNode comparison() {
+    const Deeper deeper(*this);
+    ExprNode node = sum();
     for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"}) {
       if (take(op)) {
-        return binary(op, value, [&] { return sum(); });
+        return binary(op, std::move(node), &Parser::sum);
       }
     }
-    return value;
+    return node;
   }
 
-  ExprValue sum() {
-    ExprValue value = product();
+  ExprNode sum() {
+    ExprNode node = product();
     while (true) {
       if (take("+")) {
-        value = binary("+", value, [&] { return product(); });
+        node = binary("+", std::move(node), &Parser::product);
       } else if (take("-")) {
-        value = binary("-", value, [&] { return product(); });
+        node = binary("-", std::move(node), &Parser::product);
       } else {
-        return value;
+        return node;
       }
     }
   }
 
-  ExprValue product() {
-    ExprValue value = sign();
+  ExprNode product() {
+    ExprNode node = sign();
     while (true) {
       skip_blanks();
       const std::string_view rest = text_.substr(at_);
@@ -176,94 +150,128 @@ class Parser {
                                   : starts_with(rest, "%")  ? "%"
                                                             : "";
       if (op.empty()) {
-        return value;
+        return node;
       }
       at_ += op.size();
-      value = binary(op, value, [&] { return sign(); });
+      node = binary(op, std::move(node), &Parser::sign);
     }
   }
 
-  ExprValue sign() {
+  ExprNode sign() {
     const Deeper deeper(*this);
     if (take("-")) {
-      return binary("-", ExprValue{int64_t{0}}, [&] { return sign(); });
+      const size_t place = at_ - 1;
+      std::vector<ExprNode> operand;
+      operand.push_back(sign());
+      return made(Kind::kOperator, place, "-", std::move(operand));
     }
     if (take("+")) {
       return sign();
     }
-    const ExprValue base = postfix();
-    if (take("**")) {
-      return binary("**", base, [&] { return sign(); });
-    }
-    return base;
+    ExprNode base = postfix();
+    return take("**") ? binary("**", std::move(base), &Parser::sign) : base;
   }
 
-  ExprValue postfix() {
-    ExprValue value = primary();
+  ExprNode postfix() {
+    ExprNode node = primary();
     while (take("[")) {
-      const size_t place = at_;
-      const ExprValue index = conditional();
+      const size_t place = at_ - 1;
+      std::vector<ExprNode> parts;
+      parts.push_back(std::move(node));
+      do {
+        parts.push_back(index_entry());
+      } while (take(","));
       expect("]");
-      try {
-        value = element_of(value, index);
-      } catch (const ExprError& e) {
-        throw ExprError{place, e.message, {}, {}};
+      node = made(Kind::kIndex, place, {}, std::move(parts));
+    }
+    return node;
+  }
+
+  // One entry between the brackets of x[...]: a value, `...`, or a slice such as `1:`, `::2`.
+  ExprNode index_entry() {
+    skip_blanks();
+    const size_t place = at_;
+    if (take("...")) {
+      return made(Kind::kEllipsis, place, "...");
+    }
+    std::vector<ExprNode> parts = {part_of_slice()};
+    while (parts.size() < 3 && take(":")) {
+      parts.push_back(part_of_slice());
+    }
+    if (parts.size() == 1) {
+      if (parts[0].kind == Kind::kNothing) {
+        throw ExprError{at_, "an index is missing", {}, {}};
+      }
+      return std::move(parts[0]);
+    }
+    parts.resize(3);
+    return made(Kind::kSlice, place, ":", std::move(parts));
+  }
+
+  ExprNode part_of_slice() {
+    skip_blanks();
+    const char next = at_ < text_.size() ? text_[at_] : ']';
+    return next == ':' || next == ',' || next == ']' ? ExprNode{.offset = at_} : conditional();
+  }
+
+  std::vector<ExprNode> items(std::string_view close) {
+    std::vector<ExprNode> out;
+    while (!take(close)) {
+      out.push_back(conditional());
+      if (!take(",")) {
+        expect(close);
+        break;
       }
     }
-    return value;
-  }
-
-  void expect(std::string_view token) {
-    if (!take(token)) {
-      throw ExprError{at_, fmt::format("`{}` is missing", token), {}, {}};
-    }
-  }
-
-  std::vector<ExprValue> items(std::string_view close) {
-    std::vector<ExprValue> out;
-    if (take(close)) {
-      return out;
-    }
-    do {
-      out.push_back(conditional());
-    } while (take(","));
-    expect(close);
     return out;
   }
 
-  ExprValue primary() {
+  ExprNode primary() {
     skip_blanks();
+    const size_t place = at_;
     if (take("(")) {
-      ExprValue value = conditional();
-      expect(")");
-      return value;
+      ExprNode inner = conditional();
+      if (!take(",")) {
+        expect(")");
+        return inner;
+      }
+      std::vector<ExprNode> entries = items(")");
+      entries.insert(entries.begin(), std::move(inner));
+      return made(Kind::kList, place, "(", std::move(entries));
     }
     if (take("[")) {
-      return ExprValue{items("]")};
+      return made(Kind::kList, place, "[", items("]"));
     }
     if (at_ >= text_.size()) {
       throw ExprError{at_, "a value is missing", {}, {}};
     }
     const char c = text_[at_];
     if (c == '"' || c == '\'') {
-      const size_t end = text_.find(c, at_ + 1);
-      if (end == std::string_view::npos) {
-        throw ExprError{at_, "a quote is not closed", {}, {}};
-      }
-      const std::string inner(text_.substr(at_ + 1, end - at_ - 1));
-      at_ = end + 1;
-      return ExprValue{inner};
+      return quoted(c);
     }
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.') {
       return literal();
     }
-    if (is_name_char(c)) {
-      return name_or_call();
-    }
-    throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
+    return is_name_char(c) ? name_or_call() : (unexpected(), ExprNode{});
   }
 
-  ExprValue literal() {
+  ExprNode constant(size_t place, ExprValue value) {
+    ExprNode node = made(Kind::kConstant, place);
+    node.value = std::move(value);
+    return node;
+  }
+
+  ExprNode quoted(char quote) {
+    const size_t begin = at_, end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) {
+      throw ExprError{at_, "a quote is not closed", {}, {}};
+    }
+    at_ = end + 1;
+    return constant(begin, ExprValue{std::string(text_.substr(begin + 1, end - begin - 1))});
+  }
+
+  ExprNode literal() {
+    const size_t begin = at_;
     size_t end = at_;
     while (end < text_.size() && (is_name_char(text_[end]) || text_[end] == '.' ||
                                   ((text_[end] == '+' || text_[end] == '-') && end > at_ &&
@@ -277,43 +285,75 @@ class Parser {
       throw ExprError{at_, fmt::format("`{}` is no number", text), {}, {}};
     }
     at_ = end;
-    return integer ? ExprValue{*integer} : ExprValue{*number};
+    return constant(begin, integer ? ExprValue{*integer} : ExprValue{*number});
   }
 
-  ExprValue name_or_call() {
+  // Dots join a path; parts of it may be layer indices.
+  std::string name() {
     const size_t begin = at_;
-    // Dots join a path; parts of it may be layer indices.
     while (at_ < text_.size() &&
            (is_name_char(text_[at_]) ||
             (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_char(text_[at_ + 1])))) {
       ++at_;
     }
-    const std::string name(text_.substr(begin, at_ - begin));
-    try {
-      if (take("(")) {
-        const std::vector<ExprValue> arguments = items(")");
-        return names_.call(name, arguments);
-      }
-      if (name == "true" || name == "false") {
-        return ExprValue{name == "true"};
-      }
-      return names_.lookup(name);
-    } catch (const ExprError& e) {
-      throw ExprError{e.offset == ExprError::kNoOffset ? begin : e.offset, e.message, e.code,
-                      e.help};
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  ExprNode name_or_call() {
+    const size_t place = at_;
+    const std::string text = name();
+    if (take("(")) {
+      return call(text, place);
     }
+    if (text == "true" || text == "false") {
+      return constant(place, ExprValue{text == "true"});
+    }
+    return made(Kind::kName, place, text);
+  }
+
+  ExprNode call(const std::string& function, size_t place) {
+    std::vector<ExprNode> arguments;
+    std::vector<std::string> keywords;
+    while (!take(")")) {
+      keywords.push_back(keyword());
+      arguments.push_back(conditional());
+      if (!take(",")) {
+        expect(")");
+        break;
+      }
+    }
+    ExprNode node = made(Kind::kCall, place, function, std::move(arguments));
+    node.keywords = std::move(keywords);
+    return node;
+  }
+
+  // `axis=`, where that comes next.
+  std::string keyword() {
+    skip_blanks();
+    const size_t before = at_;
+    if (at_ < text_.size() && (std::isalpha(static_cast<unsigned char>(text_[at_])) != 0)) {
+      std::string text = name();
+      skip_blanks();
+      const std::string_view rest = text_.substr(at_);
+      if (starts_with(rest, "=") && !starts_with(rest, "==")) {
+        ++at_;
+        return text;
+      }
+    }
+    at_ = before;
+    return {};
   }
 
   std::string_view text_;
-  ExprNames& names_;
   size_t at_ = 0;
   int depth_ = 0;
+  size_t num_nodes_ = 0;
 };
 
 }  // namespace
 
-ExprValue evaluate_text(std::string_view text, ExprNames& names) {
-  return Parser(text, names).parse();
+ExprNode parse_expression(std::string_view text) {
+  return Parser(text).parse();
 }
 
 bool is_name_alone(std::string_view text) {

@@ -9,6 +9,7 @@
 #include "data/checks.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/export_json.h"
+#include "interop/keras/export_model.h"
 #include "interop/keras/weights.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
@@ -30,7 +31,7 @@ ModelFormat model_format(const std::string& path) {
 
 void write_model(const std::string& path, const Config& config, const Model& model,
                  const std::vector<NamedTensor>& weights, int64_t saved) {
-  const bool is_sequential = config.model.is_sequential;
+  const bool is_sequential = is_keras_sequential(config.model, model);
   switch (model_format(path)) {
     case ModelFormat::kH5:
       return write_h5(path, keras_vars(model, weights, is_sequential));

@@ -53,8 +53,8 @@ class Dot : public ConfiguredLayer {
     ValueId b = to_compute(context, inputs[1]);
     const DotAxes axes = *axes_for(builder.shape(a).size(), builder.shape(b).size());
     if (config_.boolean("normalize")) {
-      a = normalized(builder, a, axes.a);
-      b = normalized(builder, b, axes.b);
+      a = l2_normalized(builder, a, axes.a);
+      b = l2_normalized(builder, b, axes.b);
     }
     // Letters: A the batch, k the contracted dimension, the others in order.
     std::string left = "A", right = "A", out = "A";
@@ -86,12 +86,6 @@ class Dot : public ConfiguredLayer {
     const auto a = axis_in(given[0], a_rank);
     const auto b = axis_in(given[1], b_rank);
     return a && b ? std::optional(DotAxes{*a, *b}) : std::nullopt;
-  }
-
-  // x divided by its length along `axis`; a length below 1e-7 counts as that.
-  static ValueId normalized(Builder& b, ValueId x, int64_t axis) {
-    const ValueId sum = b.reduce_sum(b.square(x), {axis}, /*keepdims=*/true);
-    return b.mul(x, b.unary("rsqrt", b.maximum(sum, 1e-14)));
   }
 };
 

@@ -48,7 +48,12 @@ ValueId vector_of(Builder& b, const std::vector<double>& values, DType dtype) {
 
 ValueId l2_normalized(Builder& b, ValueId x, int64_t axis) {
   const ValueId sum = b.reduce_sum(b.square(x), {axis}, /*keepdims=*/true);
-  return b.mul(x, b.unary("rsqrt", b.maximum(sum, kEpsilon * kEpsilon)));
+  return b.mul(x, inverse_length(b, sum, kEpsilon * kEpsilon));
+}
+
+ValueId inverse_length(Builder& b, ValueId sum, double least) {
+  const ValueId zero = constant_like(b, sum, 0);
+  return b.select(b.binary("eq", sum, zero), zero, b.unary("rsqrt", b.maximum(sum, least)));
 }
 
 }  // namespace meshtrain

@@ -28,6 +28,9 @@ inline ValueId one_minus(Builder& b, ValueId x) {
 // Returns these numbers as a vector: a constant of a graph has one value only.
 ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
 
+// 1 / sqrt of a sum of squares, which counts as `least` below that. 0 where the sum is 0: a vector
+// of zeros has no direction, so a product with it has derivative 0 there.
+ValueId inverse_length(Builder& builder, ValueId sum, double least);
 // x divided by its length along `axis`; a length below kEpsilon counts as that.
 ValueId l2_normalized(Builder& builder, ValueId x, int64_t axis);
 

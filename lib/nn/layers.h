@@ -25,6 +25,7 @@ std::vector<LayerEntry> shape_layers();                // shape_layers.cc
 std::vector<LayerEntry> activation_layers();           // activation_layers.cc
 std::vector<LayerEntry> preprocessing_layers();        // preprocessing.cc
 std::vector<LayerEntry> merge_layers();                // merge.cc
+std::vector<LayerEntry> lambda_layers();               // lambda.cc
 std::vector<LayerEntry> dot_layers();                  // dot.cc
 std::vector<LayerEntry> attention_layers();            // attention.cc
 std::vector<LayerEntry> score_attention_layers();      // score_attention.cc

@@ -1,5 +1,8 @@
 // Cross-entropies, plain, focal and generalised. Formulas: Keras 3 losses/losses.py
 // and the JAX backend's nn.py.
+#include <cmath>
+
+#include "config/precision.h"
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"
@@ -117,12 +120,23 @@ LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y,
   return out;
 }
 
+// p^q for q in (0, 1], in at least float32. Next to 0 it is a line to 0: there the power's slope is
+// infinite, and times a probability's own slope of 0 that would be NaN.
+ValueId root(Builder& b, ValueId p, double q) {
+  constexpr double kTiny = 1e-30;
+  const ValueId x = b.cast(p, at_least_float32(b.dtype(p)));
+  const ValueId is_tiny = b.binary("lt", x, constant_like(b, x, kTiny));
+  const ValueId safe = b.select(is_tiny, constant_like(b, x, 1), x);
+  const ValueId power = b.binary("pow", safe, constant_like(b, x, q));
+  return b.cast(b.select(is_tiny, b.mul(x, std::pow(kTiny, q - 1)), power), b.dtype(p));
+}
+
 // (1 - p_y^q) / q (Zhang and Sabuncu 2018).
 LossValues categorical_generalized_cross_entropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const double q = args.number("q");
   const ValueId target = b.one_hot(class_ids(b, y, p), b.shape(p).back(), b.dtype(p));
   const ValueId p_y = b.reduce_sum(b.mul(p, target), {last_axis(b, p)});
-  return {b.div(one_minus(b, b.binary("pow", p_y, constant_like(b, p_y, q))), q)};
+  return {b.div(one_minus(b, root(b, p_y, q)), q)};
 }
 
 }  // namespace

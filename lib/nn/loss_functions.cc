@@ -14,8 +14,8 @@ namespace {
 const std::map<std::string_view, LossEntry>& loss_table() {
   static const std::map<std::string_view, LossEntry> kTable = [] {
     std::map<std::string_view, LossEntry> table;
-    for (const auto& family :
-         {regression_losses, crossentropy_losses, region_losses, circle_losses, ctc_losses}) {
+    for (const auto& family : {regression_losses, crossentropy_losses, region_losses, circle_losses,
+                               ctc_losses, lambda_losses}) {
       for (const LossEntry& entry : family()) {
         MESHTRAIN_CHECK(class_of_key(Category::kLoss, entry.key) != nullptr, "{} is not declared",
                         entry.key);
@@ -81,7 +81,7 @@ LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObje
   const LossEntry& entry = entry_of(class_name);
   ValueId y = y_true;
   ValueId p = b.cast(y_pred, dtype);
-  if (entry.targets == TargetKind::kLikeOutput) {
+  if (entry.targets == TargetKind::kLikeOutput || entry.targets == TargetKind::kAny) {
     y = b.cast(y, dtype);
     to_same_rank(b, y, p);
   }

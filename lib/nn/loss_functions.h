@@ -18,6 +18,7 @@ enum class TargetKind {
   kLikeOutput,     // the output's shape, after rank repair
   kClassIds,       // one class per position: the output's shape without the axis of classes
   kSampleLabels,   // one label per sample, whatever the output's width
+  kAny,            // whatever an expression takes
   kLabelSequence,  // (batch, labels) beside outputs (batch, steps, classes)
 };
 
@@ -32,6 +33,11 @@ Expects loss_expects(std::string_view class_name);
 // Computed in `dtype`; targets of any dtype are cast as Keras does. `args` may be null (defaults).
 LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
                        ValueId y_true, ValueId y_pred, DType dtype);
+
+// Reports (E132, E123) an expression that does not take these shapes, or does not give one value,
+// or some, per sample. Shapes with the batch.
+void check_lambda_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
+                       Diagnostics& diagnostics);
 
 // Keras' rule for the words `accuracy` and `crossentropy` (trainers/compile_utils.py):
 // "BinaryAccuracy" of "Accuracy". Shapes with the batch.

@@ -196,6 +196,9 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
     case TargetKind::kLabelSequence:
       check_label_sequence(loss, y_true, y_pred, diagnostics);
       return;
+    case TargetKind::kAny:
+      check_lambda_loss(loss, y_true, y_pred, diagnostics);
+      return;
     case TargetKind::kLikeOutput:
       break;
   }
@@ -223,6 +226,7 @@ Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred) {
       return Shape(y_pred.begin(), y_pred.begin() + 1);
     case TargetKind::kLabelSequence:
       return y_pred.size() < 2 ? y_pred : Shape(y_pred.begin(), y_pred.begin() + 2);
+    case TargetKind::kAny:
     case TargetKind::kLikeOutput:
       break;
   }

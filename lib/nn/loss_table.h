@@ -27,6 +27,7 @@ LossTable crossentropy_losses();  // loss_crossentropy.cc: of probabilities and 
 LossTable region_losses();        // loss_regions.cc: dice, tversky
 LossTable circle_losses();        // loss_circle.cc
 LossTable ctc_losses();           // loss_ctc.cc
+LossTable lambda_losses();        // loss_lambda.cc: expressions of the config
 
 // Reduces over the last dimension; a scalar is unchanged.
 inline ValueId mean_last(Builder& b, ValueId x) {

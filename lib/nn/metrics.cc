@@ -126,7 +126,12 @@ Metric make_correlation(const MetricRequest& request) {
 
 Metric make_loss_metric(const MetricRequest& request) {
   const std::string loss = loss_name(request.key);
-  request.shapes_fit(loss);
+  const bool is_expression = request.key == "lambda";
+  if (is_expression) {
+    check_lambda_loss(request.config, request.y_true, request.y_pred, request.diagnostics);
+  } else {
+    request.shapes_fit(loss);
+  }
   const bool is_cosine = request.key == "cosinesimilarity";
   Metric out = mean_of(request.name,
                        [=, args = request.config](Builder& b, ValueId y, ValueId p, DType dtype) {
@@ -137,6 +142,7 @@ Metric make_loss_metric(const MetricRequest& request) {
                          return found;
                        });
   out.larger_is_better = is_cosine;
+  out.has_direction = !is_expression;
   if (request.key == "rootmeansquarederror") {
     out.result = [](const std::vector<HostTensor>& state) {
       return std::vector{std::sqrt(mean_result(state))};

@@ -100,7 +100,7 @@ class UnitNormalization : public AxesLayer {
     Builder& b = context.builder;
     const ValueId x = to_float32(context, inputs[0]);
     const ValueId sum = b.reduce_sum(b.square(x), axes(b.shape(x).size()), true);
-    return to_compute(context, b.mul(x, b.unary("rsqrt", b.maximum(sum, 1e-24))));
+    return to_compute(context, b.mul(x, inverse_length(b, sum, 1e-24)));
   }
 };
 

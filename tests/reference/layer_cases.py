@@ -1,5 +1,7 @@
 """The cases of layers.py: class, arguments, shapes of the inputs (batch included)."""
 
+import operation_cases
+
 IMAGE = [2, 6, 5, 3]
 WIDE = [2, 7, 8, 4]
 VOLUME = [2, 4, 5, 3, 2]
@@ -40,6 +42,13 @@ def core():
         case("Concatenate", [[2, 3], [2, 1]]),
         case("Add", [[2, 3], [2, 3], [2, 1]]),
     ] + [case(name, [[2, 3], [2, 3]]) for name in ("Subtract", "Multiply", "Average", "Maximum", "Minimum")]
+
+
+def operations():
+    out = [case("Lambda", [4, 4, 5], {"function": "=" + e}, expression=e)
+           for e in operation_cases.ONE]
+    return out + [case("Lambda", [[4, 4, 5], [4, 4, 5]], {"function": "=" + e}, expression=e)
+                  for e in operation_cases.TWO]
 
 
 def activations():
@@ -236,4 +245,5 @@ FILES = {
     "layers_spatial": spatial,
     "layers_normalization": normalization,
     "layers_augmentation": augmentation,
+    "layers_operations": operations,
 }

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 import layer_cases
+import operation_cases
 import splitmix
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
@@ -52,7 +53,11 @@ def weight_value(index, variable):
 
 
 def compute(case):
-    layer = getattr(keras.layers, case["class_name"])(**case["config"])
+    if "expression" in case:
+        function = operation_cases.function_of(case["expression"])
+        layer = keras.layers.Lambda(lambda given: function(*given) if isinstance(given, list) else function(given))
+    else:
+        layer = getattr(keras.layers, case["class_name"])(**case["config"])
     inputs = inputs_of(case)
     separate = case.get("separate", False)
     layer(*inputs) if separate else layer(inputs if len(inputs) > 1 else inputs[0])

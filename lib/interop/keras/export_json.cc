@@ -8,6 +8,7 @@
 #include "interop/keras/export_model.h"
 #include "interop/keras/weights.h"
 #include "nn/arguments.h"
+#include "nn/lambda.h"
 
 namespace meshtrain {
 namespace {
@@ -45,7 +46,7 @@ class JsonWriter {
   }
 
   OrderedJson write() {
-    const bool sequential = config_.model.is_sequential;
+    const bool sequential = is_keras_sequential(config_.model, model_);
     OrderedJson out =
         sequential ? serialized("keras", "Sequential", sequential_config())
                    : serialized("keras.src.models.functional", "Functional", functional_config());
@@ -76,6 +77,10 @@ class JsonWriter {
   OrderedJson functional_config() {
     OrderedJson layers = OrderedJson::array();
     for (const int call : keras_layer_order(model_)) {
+      if (program_of(call) != nullptr) {
+        add_operations(call, layers);
+        continue;
+      }
       OrderedJson entry = layer(call);
       entry["name"] = names_.of_call(call);
       entry["inbound_nodes"] = inbound_nodes(call);
@@ -90,9 +95,148 @@ class JsonWriter {
                                                                     : std::vector<std::string>())}};
   }
 
-  OrderedJson reference(int call) const {
-    return OrderedJson::array({names_.of_call(call), nodes_[call], 0});
+  const TensorProgram* program_of(int call) const {
+    const Model::Call& entry = model_.calls()[call];
+    return entry.is_input ? nullptr : program_of_layer(*model_.layers()[entry.layer]);
   }
+
+  // A Lambda's result is that of its last operation, or an input.
+  OrderedJson reference(int call) const {
+    const TensorProgram* program = program_of(call);
+    return program != nullptr ? operand_reference(call, program->result)
+                              : OrderedJson::array({names_.of_call(call), nodes_[call], 0});
+  }
+
+  // --- operations ------------------------------------------------------------------------------
+
+  // The operation that gives the result has the Lambda's name; the others follow it.
+  std::string operation_name(int call, int tensor) const {
+    const TensorProgram& program = *program_of(call);
+    const size_t index = static_cast<size_t>(tensor) - program.inputs.size();
+    return tensor == program.result ? names_.of_call(call)
+                                    : fmt::format("{}_{}_{}", names_.of_call(call),
+                                                  program.calls[index].operation->name, index + 1);
+  }
+
+  // Tensor `tensor` of the program of a call.
+  OrderedJson operand_reference(int call, int tensor) const {
+    const auto num_inputs = static_cast<int>(program_of(call)->inputs.size());
+    return tensor < num_inputs
+               ? reference(model_.calls()[call].inputs[tensor])
+               : OrderedJson::array({operation_name(call, tensor), nodes_[call], 0});
+  }
+
+  static OrderedJson constant(const ExprValue& value) {
+    if (const auto* list = std::get_if<std::vector<ExprValue>>(&value.data)) {
+      OrderedJson out = OrderedJson::array();
+      for (const ExprValue& entry : *list) {
+        out.push_back(constant(entry));
+      }
+      return out;
+    }
+    return std::visit(
+        [](const auto& plain) -> OrderedJson {
+          using T = std::decay_t<decltype(plain)>;
+          if constexpr (std::is_same_v<T, std::monostate> ||
+                        std::is_same_v<T, std::vector<ExprValue>>) {
+            return nullptr;
+          } else {
+            return plain;
+          }
+        },
+        value.data);
+  }
+
+  // Slices and `...` of an index as Keras wraps them.
+  static OrderedJson index(const ExprValue& key) {
+    OrderedJson out = OrderedJson::array();
+    for (const ExprValue& entry : std::get<std::vector<ExprValue>>(key.data)) {
+      if (const auto* slice = std::get_if<std::vector<ExprValue>>(&entry.data)) {
+        out.push_back({{"class_name", "__slice__"},
+                       {"config",
+                        {{"start", constant((*slice)[0])},
+                         {"stop", constant((*slice)[1])},
+                         {"step", constant((*slice)[2])}}}});
+      } else if (std::holds_alternative<std::string>(entry.data)) {
+        out.push_back({{"class_name", "__ellipsis__"}, {"config", OrderedJson::object()}});
+      } else {
+        out.push_back(constant(entry));
+      }
+    }
+    return out;
+  }
+
+  OrderedJson operand(int call, const Operand& operand, const std::vector<TensorType>& types) {
+    if (operand.is_tensor()) {
+      const TensorType& type = types[static_cast<size_t>(operand.tensor)];
+      return tensor_json(type.shape, type.dtype, operand_reference(call, operand.tensor));
+    }
+    if (!operand.is_list) {
+      const bool is_table = std::holds_alternative<std::vector<ExprValue>>(operand.constant.data);
+      return is_table
+                 ? OrderedJson{{"class_name", "__numpy__"},
+                               {"config",
+                                {{"value", constant(operand.constant)},
+                                 {"dtype", config_.dtype_policy.value == "float64" ? "float64"
+                                                                                   : "float32"}}}}
+                 : constant(operand.constant);
+    }
+    OrderedJson out = OrderedJson::array();
+    for (const Operand& entry : operand.list) {
+      out.push_back(this->operand(call, entry, types));
+    }
+    return out;
+  }
+
+  // The operations of a Lambda, with a node for each of its calls.
+  void add_operations(int first, OrderedJson& layers) {
+    const TensorProgram& program = *program_of(first);
+    const int layer = model_.calls()[first].layer;
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      const TensorProgram::Call& operation = program.calls[i];
+      const std::string name = operation_name(first, static_cast<int>(program.inputs.size() + i));
+      OrderedJson config = {{"name", name}};
+      for (const auto& [key, value] : operation.arguments) {
+        if (!operation.operation->is_call_argument(key)) {
+          config[key] = constant(value);
+        }
+      }
+      const std::string class_name(operation.operation->class_name);
+      OrderedJson entry = serialized(fmt::format("keras.src.ops.{}", operation.operation->module),
+                                     class_name, std::move(config));
+      entry["registered_name"] = class_name;
+      entry["name"] = name;
+      entry["inbound_nodes"] = OrderedJson::array();
+      for (size_t call = 0; call < model_.calls().size(); ++call) {
+        if (!model_.calls()[call].is_input && model_.calls()[call].layer == layer) {
+          entry["inbound_nodes"].push_back(operation_node(static_cast<int>(call), operation));
+        }
+      }
+      layers.push_back(std::move(entry));
+    }
+  }
+
+  OrderedJson operation_node(int call, const TensorProgram::Call& operation) {
+    const Model::Call& entry = model_.calls()[call];
+    std::vector<TensorType> inputs;
+    for (const int input : entry.inputs) {
+      inputs.push_back({model_.calls()[input].output_shape, model_.calls()[input].dtype});
+    }
+    const std::vector<TensorType> types =
+        infer_tensors(*program_of(call), inputs, model_.layers()[entry.layer]->variable_dtype);
+    OrderedJson args = OrderedJson::array();
+    for (const Operand& one : operation.operands) {
+      args.push_back(operand(call, one, types));
+    }
+    for (const auto& [key, value] : operation.arguments) {
+      if (operation.operation->is_call_argument(key)) {
+        args.push_back(key == "key" ? index(value) : constant(value));
+      }
+    }
+    return {{"args", std::move(args)}, {"kwargs", OrderedJson::object()}};
+  }
+
+  // --- layers ----------------------------------------------------------------------------------
 
   OrderedJson references(const std::vector<int>& calls,
                          const std::vector<std::string>& names) const {
@@ -130,11 +274,15 @@ class JsonWriter {
 
   OrderedJson tensor(int call) const {
     const Model::Call& from = model_.calls()[call];
+    return tensor_json(from.output_shape, from.dtype, reference(call));
+  }
+
+  static OrderedJson tensor_json(const Shape& shape, DType dtype, OrderedJson history) {
     return {{"class_name", "__keras_tensor__"},
             {"config",
-             {{"shape", sizes(from.output_shape)},
-              {"dtype", std::string(dtype_name(from.dtype))},
-              {"keras_history", reference(call)}}}};
+             {{"shape", sizes(shape)},
+              {"dtype", std::string(dtype_name(dtype))},
+              {"keras_history", std::move(history)}}}};
   }
 
   OrderedJson layer(int call) {

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "interop/keras/weights.h"
+#include "nn/lambda.h"
 
 namespace meshtrain {
 namespace {
@@ -154,6 +155,12 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
     objects_.push_back(found->second);
   }
+}
+
+bool is_keras_sequential(const ModelConfig& config, const Model& model) {
+  return config.is_sequential &&
+         std::none_of(model.layers().begin(), model.layers().end(),
+                      [](const auto& layer) { return program_of_layer(*layer) != nullptr; });
 }
 
 bool takes_list(const Model& model, int call) {

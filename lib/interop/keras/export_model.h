@@ -60,6 +60,9 @@ class LayerConfigs {
   std::vector<const ConfigObject*> objects_;
 };
 
+// Whether Keras has the model as a Sequential, which holds layers only, no operations.
+bool is_keras_sequential(const ModelConfig& config, const Model& model);
+
 // Whether the layer takes its inputs as one list: merging layers.
 bool takes_list(const Model& model, int call);
 

@@ -9,6 +9,8 @@
 #include "interop/keras/export_model.h"
 #include "interop/keras/python_values.h"
 #include "interop/keras/weights.h"
+#include "nn/expression_text.h"
+#include "nn/lambda.h"
 
 namespace meshtrain {
 namespace {
@@ -89,7 +91,8 @@ class ScriptWriter {
              "keras.distribution.DataParallel(device_mesh=mesh))\n";
     }
     out += "layout_map = keras.distribution.LayoutMap(mesh)\n";
-    const std::string prefix = config_.model.is_sequential ? model_.name() + "/" : "";
+    const std::string prefix =
+        is_keras_sequential(config_.model, model_) ? model_.name() + "/" : "";
     for (const KerasDistribution::Layout& layout : distribution_.layouts) {
       std::vector<std::string> dims;
       for (const std::string& axis : layout.axes) {
@@ -108,7 +111,7 @@ class ScriptWriter {
 
   std::string build_model() {
     std::string out = "def build_model():\n";
-    if (config_.model.is_sequential) {
+    if (is_keras_sequential(config_.model, model_)) {
       out += "    return keras.Sequential(\n        [\n";
       for (size_t i = 0; i < model_.calls().size(); ++i) {
         out += fmt::format("            {},\n", constructor(static_cast<int>(i)));
@@ -128,6 +131,10 @@ class ScriptWriter {
         out += fmt::format("    {} = {}\n", variables[i], constructor(static_cast<int>(i)));
         continue;
       }
+      if (const TensorProgram* program = program_of_layer(*model_.layers()[call.layer])) {
+        out += operations(*program, i, variables);
+        continue;
+      }
       std::string layer = constructor(static_cast<int>(i));
       if (uses[call.layer] > 1 && !shared.contains(call.layer)) {
         shared[call.layer] = identifier(call.name + "_layer");
@@ -140,6 +147,26 @@ class ScriptWriter {
     }
     return out + fmt::format("    return keras.Model({}, {}, name={})\n", inputs(variables),
                              outputs(variables), python_text(model_.name()));
+  }
+
+  // A Lambda as calls of keras.ops, a line each.
+  std::string operations(const TensorProgram& program, size_t call,
+                         std::vector<std::string>& variables) {
+    std::vector<std::string> names;
+    for (const int input : model_.calls()[call].inputs) {
+      names.push_back(variables[input]);
+    }
+    std::string out;
+    for (const TensorProgram::Call& operation : program.calls) {
+      const bool is_result = static_cast<int>(names.size()) == program.result;
+      const std::string name =
+          is_result ? variables[call]
+                    : identifier(fmt::format("{}_{}", variables[call], operation.operation->name));
+      out += fmt::format("    {} = {}\n", name, call_text(operation, names, "keras.ops."));
+      names.push_back(name);
+    }
+    variables[call] = names[static_cast<size_t>(program.result)];
+    return out;
   }
 
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {

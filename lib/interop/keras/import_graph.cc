@@ -181,8 +181,13 @@ class GraphReader {
     const Json* registered = find_member(layer, "registered_name");
     const bool is_custom = registered != nullptr && registered->is_string() &&
                            registered->get<std::string>().find('>') != std::string::npos;
-    if (made.class_name == "Lambda") {
-      json_.refuse(made.name, made.class_name, "holds Python code, which is never run", "E415");
+    const Json* function = find_member(made.config, "function");
+    const bool is_expression = function != nullptr && function->is_string();  // of an operation
+    if (made.class_name == "Lambda" && !is_expression) {
+      json_.refuse(made.name, made.class_name,
+                   "holds Python code, which is never run; in the config of meshtrain write the "
+                   "function as an expression, such as `Lambda: =exp(-x)`",
+                   "E415");
     } else if (is_custom) {
       json_.refuse(made.name, made.class_name, "is a class of your own, not one of Keras");
     } else if (made.name.find('/') != std::string::npos) {
@@ -253,7 +258,7 @@ class GraphReader {
     }
     std::string problem;
     const std::optional<Json> as_layer =
-        layer_of_operation(*node.layer, node.arguments, inputs.size(), problem);
+        layer_of_operation(*node.layer, node.args, node.kwargs, problem);
     if (!as_layer) {
       json_.refuse(name_of_layer(*node.layer, json_),
                    json_.need_text(*node.layer, "class_name", "an operation"), problem);

@@ -1,6 +1,7 @@
 #include "interop/keras/import_nodes.h"
 
 #include "base/printable.h"
+#include "interop/keras/import_ops.h"
 
 namespace meshtrain {
 namespace {
@@ -25,7 +26,6 @@ void collect_tensors(const Json& value, const std::string& name, const KerasJson
   if (value.is_object() && value.value("class_name", Json()) == "__keras_tensor__") {
     const Json& config = json.need(value, "config", name);
     node.needs.push_back(reference(json.need(config, "keras_history", name), name, json));
-    node.arguments.push_back(value);
   } else if (value.is_array() && depth < 3) {
     for (const Json& entry : value) {
       collect_tensors(entry, name, json, node, depth + 1);
@@ -36,18 +36,15 @@ void collect_tensors(const Json& value, const std::string& name, const KerasJson
     for (const Json& entry : value) {  // a map of inputs; Keras flattens it by sorted names
       collect_tensors(entry, name, json, node, depth + 1);
     }
-  } else {
-    node.arguments.push_back(value);
   }
 }
 
 KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
                     const std::string& name, const std::string& class_name, KerasJson& json) {
-  KerasNode node{&layer, position, {}, {}};
+  KerasNode node{&layer, position, {}, {}, {}};
   if (inbound.is_array()) {  // Keras 2: [[layer, node, tensor, {}], ...]
     for (const Json& entry : inbound) {
       node.needs.push_back(reference(entry, name, json));
-      node.arguments.push_back(Json{{"class_name", "__keras_tensor__"}});
       if (entry.size() > 3 && !entry[3].empty()) {
         json.refuse(name, class_name, "is called with further arguments");
       }
@@ -58,6 +55,11 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   collect_tensors(arguments, name, json, node, 0);
   const Json none = Json::object();
   const Json* keywords = find_member(inbound, "kwargs");
+  if (is_operation(layer)) {
+    node.args = arguments;
+    node.kwargs = keywords == nullptr ? none : *keywords;
+    return node;
+  }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
     // Keras keeps the `training` of the call that built the model, and runs with that of the run.
     if (key != "training" && !value.is_null() && value != false) {

@@ -18,9 +18,9 @@ using NodeKey = std::pair<std::string, int64_t>;
 
 struct KerasNode {
   const Json* layer = nullptr;
-  size_t position = 0;          // of the layer in the list
-  std::vector<NodeKey> needs;   // in the order of the arguments
-  std::vector<Json> arguments;  // as written, for operations
+  size_t position = 0;         // of the layer in the list
+  std::vector<NodeKey> needs;  // in the order of the arguments
+  Json args, kwargs;           // as written, for operations
 };
 
 struct KerasNodes {

@@ -2,69 +2,157 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/printable.h"
 #include "base/text.h"
 #include "interop/keras/import_values.h"
+#include "nn/expression_text.h"
 
 namespace meshtrain {
 namespace {
 
 using Json = nlohmann::json;
 
+// What cannot be an expression; becomes the problem.
+struct NotHere {
+  std::string what;
+};
+
 Json layer(const char* class_name, const Json& name, Json config) {
   config["name"] = name;
   return {{"class_name", class_name}, {"config", std::move(config)}};
 }
 
-// x op number or number op x, as x scale + offset.
-std::optional<Json> with_number(const std::string& op, const Json& name, double value,
-                                bool number_first) {
-  const auto rescaling = [&](double scale, double offset) {
-    return layer("Rescaling", name, {{"scale", scale}, {"offset", offset}});
-  };
-  if (op == "Add") {
-    return rescaling(1, value);
-  }
-  if (op == "Multiply") {
-    return rescaling(value, 0);
-  }
-  if (op == "Subtract") {
-    return number_first ? rescaling(-1, value) : rescaling(1, -value);
-  }
-  if ((op == "TrueDivide" || op == "Divide") && !number_first && value != 0) {
-    return rescaling(1 / value, 0);
-  }
-  return std::nullopt;
+bool is_tensor(const Json& value) {
+  return value.is_object() && value.value("class_name", Json()) == "__keras_tensor__";
 }
 
-}  // namespace
+ExprValue constant_of(const Json& value);
 
-bool is_operation(const Json& layer) {
-  const auto module = layer.find("module");
-  return module != layer.end() && module->is_string() &&
-         (starts_with(module->get<std::string>(), "keras.src.ops") ||
-          starts_with(module->get<std::string>(), "keras.ops"));
+ExprValue list_of(const Json& values) {
+  std::vector<ExprValue> out;
+  for (const Json& entry : values) {
+    out.push_back(constant_of(entry));
+  }
+  return ExprValue{std::move(out)};
 }
 
-std::optional<Json> layer_of_operation(const Json& operation, const std::vector<Json>& arguments,
-                                       size_t tensors, std::string& problem) {
-  const std::string op = operation.at("class_name").get<std::string>();
-  const Json& config = operation.at("config");
-  const Json name = config.value("name", to_snake_case(op));
-  problem = "is an operation that is no layer of meshtrain";
-  for (const char* merge : {"Add", "Subtract", "Multiply", "Maximum", "Minimum"}) {
-    if (op == merge && tensors == 2 && arguments.size() == 2) {
-      return layer(merge, name, Json::object());
+// A number, text, list, or what Keras wraps: slices as [start, stop, step].
+ExprValue constant_of(const Json& value) {
+  if (value.is_null()) {
+    return {};
+  }
+  if (value.is_boolean()) {
+    return {value.get<bool>()};
+  }
+  if (value.is_number_integer()) {
+    return {value.get<int64_t>()};
+  }
+  if (value.is_number()) {
+    return {value.get<double>()};
+  }
+  if (value.is_string()) {
+    return {value.get<std::string>()};
+  }
+  if (value.is_array()) {
+    return list_of(value);
+  }
+  const std::string kind = value.value("class_name", std::string());
+  const Json config = value.value("config", Json::object());
+  if (kind == "__ellipsis__") {
+    return {std::string("...")};
+  }
+  if (kind == "__slice__") {
+    return list_of(Json{config.value("start", Json()), config.value("stop", Json()),
+                        config.value("step", Json())});
+  }
+  if (kind == "__tuple__") {
+    return list_of(value.value("items", Json::array()));
+  }
+  if (kind == "__numpy__" || kind == "__tensor__") {
+    return constant_of(config.value("value", Json()));
+  }
+  throw NotHere{fmt::format("takes {}, which is no number", printable(value.dump()))};
+}
+
+// The next operand; tensors count up.
+Operand operand_of(const Json& value, int& tensors) {
+  if (is_tensor(value)) {
+    return {.tensor = tensors++};
+  }
+  const bool has_tensor = value.is_array() && std::any_of(value.begin(), value.end(), is_tensor);
+  if (!has_tensor) {
+    return {.constant = constant_of(value)};
+  }
+  Operand out{.is_list = true};
+  for (const Json& entry : value) {
+    out.list.push_back(operand_of(entry, tensors));
+  }
+  return out;
+}
+
+// An index alone is an index of one; sizes that are null are to be worked out.
+ExprValue as_argument(const std::string& name, ExprValue value) {
+  auto* list = std::get_if<std::vector<ExprValue>>(&value.data);
+  if (name == "newshape" && list != nullptr) {
+    for (ExprValue& entry : *list) {
+      entry = std::holds_alternative<std::monostate>(entry.data) ? ExprValue{int64_t{-1}} : entry;
     }
   }
-  if (tensors == 1 && arguments.size() == 2) {
-    const bool number_first = arguments[0].is_number();
-    const Json& other = arguments[number_first ? 0 : 1];
-    return other.is_number() ? with_number(op, name, other.get<double>(), number_first)
-                             : std::nullopt;
+  return value;
+}
+
+ExprValue key_of(const Json& json) {
+  ExprValue value = constant_of(json);
+  return json.is_array() || json.value("class_name", Json()) == "__tuple__"
+             ? value
+             : ExprValue{std::vector{std::move(value)}};
+}
+
+// Whether an argument that no operation here has changes nothing.
+bool changes_nothing(const std::string& key, const Json& value) {
+  return key == "name" || value.is_null() || value == false || (key == "sorted" && value == true) ||
+         (key == "dtype" && value == "float32");
+}
+
+TensorProgram::Call call_of(const Operation& operation, const Json& config, const Json& args,
+                            const Json& kwargs, int& tensors) {
+  TensorProgram::Call out{.operation = &operation};
+  std::vector<std::string> call_arguments;
+  for (const auto& parameter : operation.parameters()) {
+    out.arguments[parameter.name] = parameter.otherwise;
+    if (operation.is_call_argument(parameter.name)) {
+      call_arguments.push_back(parameter.name);
+    }
   }
-  if (tensors != 1 || arguments.size() != 1) {
-    return std::nullopt;
+  const size_t operands =
+      operation.takes_any_number() ? args.size() : operation.operand_names().size();
+  if (args.size() < operands || args.size() > operands + call_arguments.size()) {
+    throw NotHere{"is called with other arguments than here"};
   }
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (i < operands) {
+      out.operands.push_back(operand_of(args[i], tensors));
+    } else {
+      const std::string& name = call_arguments[i - operands];
+      out.arguments[name] = name == "key" ? key_of(args[i]) : constant_of(args[i]);
+    }
+  }
+  for (const Json* given : {&config, &kwargs}) {
+    for (const auto& [key, value] : given->items()) {
+      if (out.arguments.contains(key)) {
+        out.arguments[key] = as_argument(key, constant_of(value));
+      } else if (!changes_nothing(key, value)) {
+        throw NotHere{fmt::format("has `{}: {}`, which is not in meshtrain", printable(key),
+                                  printable(value.dump()))};
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<Json> activation_of(const std::string& op, const Json& config, const Json& name) {
   const ClassSpec* activation = find_activation(op);
   if (activation == nullptr) {
     return std::nullopt;
@@ -77,6 +165,44 @@ std::optional<Json> layer_of_operation(const Json& operation, const std::vector<
   }
   return layer("Activation", name,
                {{"activation", {{"class_name", activation->name}, {"config", function}}}});
+}
+
+}  // namespace
+
+bool is_operation(const Json& layer) {
+  const auto module = layer.find("module");
+  return module != layer.end() && module->is_string() &&
+         (starts_with(module->get<std::string>(), "keras.src.ops") ||
+          starts_with(module->get<std::string>(), "keras.ops"));
+}
+
+std::optional<Json> layer_of_operation(const Json& operation, const Json& args, const Json& kwargs,
+                                       std::string& problem) {
+  const std::string op = operation.at("class_name").get<std::string>();
+  const Json& config = operation.at("config");
+  const Json name = config.value("name", to_snake_case(op));
+  const Operation* const known = find_operation_class(op);
+  if (args.size() == 1 && is_tensor(args[0])) {
+    if (auto activation = activation_of(op, config, name)) {
+      return activation;
+    }
+  }
+  if (known == nullptr) {
+    problem = "is an operation that is not in meshtrain";
+    return std::nullopt;
+  }
+  try {
+    int tensors = 0;
+    const TensorProgram::Call call = call_of(*known, config, args, kwargs, tensors);
+    std::vector<std::string> names;
+    for (int i = 0; i < tensors; ++i) {
+      names.push_back(tensors == 1 ? "x" : fmt::format("x{}", i + 1));
+    }
+    return layer("Lambda", name, {{"function", "=" + call_text(call, names)}});
+  } catch (const NotHere& reason) {
+    problem = reason.what;
+    return std::nullopt;
+  }
 }
 
 }  // namespace meshtrain

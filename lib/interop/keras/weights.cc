@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/import.h"
+#include "nn/lambda.h"
 #include "tensor/weights.h"
 
 namespace meshtrain {
@@ -50,6 +51,25 @@ std::vector<int> flattened_outputs(const Model& model) {
   return order;
 }
 
+// What a call takes, in the order of Keras' walk, and how many operations lie between: one, but for
+// a Lambda, which Keras has as several.
+std::vector<std::pair<int, int>> steps_to_inputs(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  std::vector<std::pair<int, int>> out;
+  const TensorProgram* program =
+      entry.is_input ? nullptr : program_of_layer(*model.layers()[entry.layer]);
+  if (program != nullptr) {
+    for (const UsedInput& used : used_inputs(*program)) {
+      out.emplace_back(entry.inputs[static_cast<size_t>(used.input)], used.depth);
+    }
+    return out;
+  }
+  for (const int input : entry.inputs) {
+    out.emplace_back(input, 1);
+  }
+  return out;
+}
+
 // A walk from the outputs towards the inputs, arguments in order, without recursion.
 class Traversal {
  public:
@@ -82,9 +102,9 @@ class Traversal {
     }
     while (!stack.empty()) {
       auto& [call, next] = stack.back();
-      const std::vector<int>& inputs = model_.calls()[call].inputs;
+      const std::vector<std::pair<int, int>> inputs = steps_to_inputs(model_, call);
       if (next < inputs.size()) {
-        const int input = inputs[next++];
+        const int input = inputs[next++].first;
         if (state_[input] == State::kNew) {
           open(input, stack);
         }
@@ -151,8 +171,8 @@ std::vector<int> keras_layer_order(const Model& model) {
     int& of_operation = depth[operations.of_call[*it]];
     of_operation = std::max(of_operation, call_depth[*it]);
     call_depth[*it] = of_operation;
-    for (const int input : model.calls()[*it].inputs) {
-      call_depth[input] = std::max(call_depth[input], of_operation + 1);
+    for (const auto& [input, steps] : steps_to_inputs(model, *it)) {
+      call_depth[input] = std::max(call_depth[input], of_operation + steps);
     }
   }
   std::vector<int> order(operations.first_call.size());

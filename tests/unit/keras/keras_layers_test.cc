@@ -285,8 +285,9 @@ std::set<std::string> check_file(const std::string& name) {
 TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("host")) {
   // Call and Repeat stand for other layers; RandomCrop draws where it crops.
   std::set<std::string> seen = {"Call", "Input", "RandomCrop", "Repeat"};
-  for (const char* name : {"layers", "layers_convolution", "layers_pooling", "layers_spatial",
-                           "layers_normalization", "layers_augmentation", "layers_attention"}) {
+  for (const char* name :
+       {"layers", "layers_convolution", "layers_pooling", "layers_spatial", "layers_normalization",
+        "layers_augmentation", "layers_attention", "layers_operations"}) {
     const Json json = golden_json(std::string("keras/") + name);
     for (const Json& c : json["cases"]) {
       seen.insert(c["class_name"].get<std::string>());
@@ -317,6 +318,9 @@ TEST_CASE("image augmentation by a given amount is Keras'") {
 }
 TEST_CASE("layers of attention and positions are Keras' and Keras Hub's") {
   CHECK(check_file("layers_attention").size() == 9);
+}
+TEST_CASE("expressions are what Python makes of them with keras.ops") {
+  CHECK(check_file("layers_operations").size() == 1);
 }
 TEST_CASE("layers of mixed_bfloat16 and mixed_float16 are Keras'") {
   CHECK(check_file("layers_mixed").size() == 81);

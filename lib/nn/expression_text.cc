@@ -1,0 +1,107 @@
+#include "nn/expression_text.h"
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+std::string operator_of(const Operation& operation) {
+  for (const char* op : {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">="}) {
+    if (&operation_of_operator(op, 2) == &operation) {
+      return op;
+    }
+  }
+  return "";
+}
+
+std::string operand_text(const Operand& operand, const std::vector<std::string>& names) {
+  if (operand.is_tensor()) {
+    return names[static_cast<size_t>(operand.tensor)];
+  }
+  if (!operand.is_list) {
+    return constant_text(operand.constant);
+  }
+  std::vector<std::string> parts;
+  for (const Operand& entry : operand.list) {
+    parts.push_back(operand_text(entry, names));
+  }
+  return "[" + join(parts, ", ") + "]";
+}
+
+std::string index_text(const ExprValue& key) {
+  std::vector<std::string> entries;
+  for (const ExprValue& entry : std::get<std::vector<ExprValue>>(key.data)) {
+    const auto* slice = std::get_if<std::vector<ExprValue>>(&entry.data);
+    const auto* text = std::get_if<std::string>(&entry.data);
+    if (slice == nullptr) {
+      entries.push_back(text != nullptr ? *text : constant_text(entry));
+      continue;
+    }
+    const auto part = [&](size_t i) {
+      const bool is_given = std::holds_alternative<int64_t>((*slice)[i].data);
+      return is_given ? constant_text((*slice)[i]) : std::string();
+    };
+    const std::string step = part(2);
+    entries.push_back(part(0) + ":" + part(1) + (step.empty() ? "" : ":" + step));
+  }
+  return join(entries, ", ");
+}
+
+// A negative number before `**` would be the sign of the power.
+std::string in_operator(const Operand& operand, const std::vector<std::string>& names) {
+  std::string text = operand_text(operand, names);
+  return !operand.is_tensor() && starts_with(text, "-") ? "(" + text + ")" : text;
+}
+
+}  // namespace
+
+std::string constant_text(const ExprValue& value) {
+  if (const auto* boolean = std::get_if<bool>(&value.data)) {
+    return *boolean ? "True" : "False";
+  }
+  if (const auto* text = std::get_if<std::string>(&value.data)) {
+    return "'" + *text + "'";
+  }
+  if (const auto* list = std::get_if<std::vector<ExprValue>>(&value.data)) {
+    std::vector<std::string> parts;
+    for (const ExprValue& entry : *list) {
+      parts.push_back(constant_text(entry));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  const std::string text = expr_text(value);
+  const bool is_whole =
+      std::holds_alternative<double>(value.data) && text.find_first_of(".e") == std::string::npos;
+  return text == "null" ? "None" : is_whole ? text + ".0" : text;
+}
+
+std::string call_text(const TensorProgram::Call& call, const std::vector<std::string>& names,
+                      std::string_view prefix) {
+  const Operation& operation = *call.operation;
+  if (operation.name == "get_item") {
+    return operand_text(call.operands[0], names) + "[" + index_text(call.arguments.at("key")) + "]";
+  }
+  if (operation.name == "negative") {
+    return "-" + operand_text(call.operands[0], names);
+  }
+  if (const std::string op = operator_of(operation); !op.empty()) {
+    return fmt::format("{} {} {}", in_operator(call.operands[0], names), op,
+                       in_operator(call.operands[1], names));
+  }
+  std::vector<std::string> operands, arguments;
+  for (const Operand& operand : call.operands) {
+    operands.push_back(operand_text(operand, names));
+  }
+  for (const Operation::Parameter& parameter : operation.parameters()) {
+    const std::string text = constant_text(call.arguments.at(parameter.name));
+    if (parameter.is_required || text != constant_text(parameter.otherwise)) {
+      arguments.push_back(operation.takes_any_number() ? text : parameter.name + "=" + text);
+    }
+  }
+  std::vector<std::string>& first = operation.takes_any_number() ? arguments : operands;
+  std::vector<std::string>& last = operation.takes_any_number() ? operands : arguments;
+  first.insert(first.end(), last.begin(), last.end());
+  return fmt::format("{}{}({})", prefix, operation.name, join(first, ", "));
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,95 @@
+// The operations of keras.ops that expressions, and functional graphs of Keras, are made of. Each
+// is an entry of a table: its signature as in Keras, and the ops of the graph that compute it. What
+// an operation refuses, it refuses while ops are added; so shapes are inferred by adding them to a
+// scratch graph (tensor_program.h).
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/arithmetic.h"
+#include "ir/builder.h"
+
+namespace meshtrain {
+
+// An operand of a call: a tensor, a constant, or a list of operands. `Tensor` is what names a
+// tensor: a ValueId of a graph, or an index in a TensorProgram.
+struct Operand {
+  int tensor = kNone;
+  ExprValue constant;  // where it is no tensor; within it, `...` and slices as in index_of()
+  std::vector<Operand> list;
+  bool is_list = false;
+
+  bool is_tensor() const { return tensor != kNone; }
+};
+
+using OperationArguments = std::map<std::string, ExprValue, std::less<>>;
+
+// What an operation is applied to. The functions throw ExprError without a place.
+struct OperationContext {
+  Builder& b;
+  DType floatx;                   // of what is no float and becomes one
+  std::vector<Operand> operands;  // tensors are values of the graph
+  const OperationArguments& arguments;
+
+  // Operand `i` as a tensor; a constant takes the dtype `like`.
+  ValueId tensor(size_t i) const;
+  ValueId tensor(size_t i, DType like) const;
+  ValueId floating(size_t i) const;  // in floatx where it is no float
+  // All of `given` in the dtype that Keras promotes them to. Constants are weak: they take the
+  // tensors' dtype where it can hold their kind.
+  std::vector<ValueId> promoted(const std::vector<Operand>& given) const;
+
+  bool is_null(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  bool boolean(std::string_view name) const;
+  std::string text(std::string_view name) const;
+  std::vector<int64_t> integers(std::string_view name) const;  // one is a list of one
+  // The axes that the argument names, from 0, ascending; all of them where it is null.
+  std::vector<int64_t> axes(std::string_view name, size_t rank) const;
+  int64_t axis(std::string_view name, size_t rank) const;
+};
+
+struct Operation {
+  std::string_view name;        // of keras.ops: "mean"
+  std::string_view class_name;  // in Keras' JSON: "Mean"
+  std::string_view module;      // "numpy" of keras.src.ops.numpy
+  std::string_view operands;    // "x1, x2"; "*operands" for any number
+  std::string_view arguments;   // with their defaults: "axis=None, keepdims=False"
+  ValueId (*apply)(OperationContext& context);
+
+  struct Parameter {
+    std::string name;
+    bool is_required = true;
+    ExprValue otherwise;
+  };
+  std::vector<std::string> operand_names() const;
+  std::vector<Parameter> parameters() const;
+  // Keras hands this argument to the call rather than to the constructor.
+  bool is_call_argument(std::string_view argument) const;
+  bool takes_any_number() const { return operands.starts_with("*"); }
+  bool takes_list() const { return operands == "xs"; }  // concatenate, stack
+};
+
+// nullptr for none.
+const Operation* find_operation(std::string_view name);
+const Operation* find_operation_class(std::string_view class_name);
+std::vector<std::string> operation_names();
+// The operation of an operator with one or two operands: "+", "-", "**", "<", ...
+const Operation& operation_of_operator(std::string_view op, size_t operands);
+
+// The families (operations_*.cc).
+std::vector<Operation> elementwise_operations();
+std::vector<Operation> activation_operations();
+std::vector<Operation> reduction_operations();
+std::vector<Operation> shape_operations();
+std::vector<Operation> product_operations();
+
+[[noreturn]] void operation_error(std::string message, std::string help = {});
+// Operands in one shape, by NumPy's broadcasting; says which do not fit.
+void check_broadcast(const Builder& b, const std::vector<ValueId>& values);
+
+}  // namespace meshtrain

@@ -1,0 +1,367 @@
+// Operations that move elements. Source: Keras 3.15 ops/numpy.py, ops/core.py.
+#include <algorithm>
+#include <numeric>
+
+#include "nn/graph_parts.h"
+#include "nn/operations.h"
+
+namespace meshtrain {
+namespace {
+
+using Context = OperationContext;
+using Axes = std::vector<int64_t>;
+
+constexpr size_t kMaxParts = 1024;  // of take, tile
+constexpr size_t kMaxRank = 16;
+
+size_t rank_of(Context& c, ValueId x) {
+  return c.b.shape(x).size();
+}
+
+int axis_of(Context& c, ValueId x, std::string_view name = "axis") {
+  return static_cast<int>(c.axis(name, rank_of(c, x)));
+}
+
+ValueId reshape(Context& c) {
+  const ValueId x = c.tensor(0);
+  Shape shape = c.integers("newshape");
+  int64_t known = 1;
+  for (const int64_t size : shape) {
+    if (size == 0 || size < -1) {
+      operation_error(fmt::format("a size of {} in `newshape`", size), "sizes are above 0, one -1");
+    }
+    known *= size == -1 ? 1 : size;
+  }
+  const int64_t all = num_elements(c.b.shape(x));
+  const auto free = std::count(shape.begin(), shape.end(), -1);
+  if (free > 1 || (free == 1 ? all % known != 0 : all != known)) {
+    operation_error(fmt::format("{} cannot take the shape [{}]", shape_string(c.b.shape(x)),
+                                fmt::join(shape, ", ")),
+                    "write -1 for the batch, and sizes with the product of the others");
+  }
+  std::replace(shape.begin(), shape.end(), int64_t{-1}, all / known);
+  return c.b.reshape(x, shape);
+}
+
+ValueId ravel(Context& c) {
+  const ValueId x = c.tensor(0);
+  return c.b.reshape(x, {num_elements(c.b.shape(x))});
+}
+
+ValueId transpose(Context& c) {
+  const ValueId x = c.tensor(0);
+  Axes order = c.axes("axes", rank_of(c, x));  // checks them
+  if (order.size() != rank_of(c, x)) {
+    operation_error(fmt::format("`axes` must name all {} dimensions", rank_of(c, x)));
+  }
+  if (c.is_null("axes")) {
+    std::reverse(order.begin(), order.end());
+  } else {
+    order = c.integers("axes");
+    for (int64_t& axis : order) {
+      axis = *axis_in(axis, rank_of(c, x));
+    }
+  }
+  return c.b.transpose(x, order);
+}
+
+ValueId swapaxes(Context& c) {
+  const ValueId x = c.tensor(0);
+  Axes order(rank_of(c, x));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::swap(order[static_cast<size_t>(axis_of(c, x, "axis1"))],
+            order[static_cast<size_t>(axis_of(c, x, "axis2"))]);
+  return c.b.transpose(x, order);
+}
+
+ValueId moveaxis(Context& c) {
+  const ValueId x = c.tensor(0);
+  return move_axis(c.b, x, static_cast<size_t>(axis_of(c, x, "source")),
+                   static_cast<size_t>(axis_of(c, x, "destination")));
+}
+
+ValueId expand_dims(Context& c) {
+  ValueId x = c.tensor(0);
+  Axes places = c.axes("axis", rank_of(c, x) + c.integers("axis").size());
+  for (const int64_t place : places) {
+    x = c.b.expand_dims(x, static_cast<int>(place));
+  }
+  return x;
+}
+
+ValueId squeeze(Context& c) {
+  ValueId x = c.tensor(0);
+  Axes axes = c.axes("axis", rank_of(c, x));
+  std::reverse(axes.begin(), axes.end());
+  for (const int64_t axis : axes) {
+    const int64_t size = c.b.shape(x)[static_cast<size_t>(axis)];
+    if (size == 1) {
+      x = c.b.squeeze(x, static_cast<int>(axis));
+    } else if (!c.is_null("axis")) {
+      operation_error(fmt::format("the size of axis {} is {}, not 1", axis, size));
+    }
+  }
+  return x;
+}
+
+ValueId flip(Context& c) {
+  ValueId x = c.tensor(0);
+  for (const int64_t axis : c.axes("axis", rank_of(c, x))) {
+    x = c.b.reverse(x, static_cast<int>(axis));
+  }
+  return x;
+}
+
+std::vector<ValueId> listed(Context& c) {
+  if (!c.operands[0].is_list || c.operands[0].list.empty()) {
+    operation_error("it takes a list of tensors", "write [a, b]");
+  }
+  return c.promoted(c.operands[0].list);
+}
+
+ValueId concatenate(Context& c) {
+  std::vector<ValueId> parts = listed(c);
+  const int axis = axis_of(c, parts[0]);
+  const auto without = [&](ValueId part) {
+    Shape shape = c.b.shape(part);
+    shape[static_cast<size_t>(axis)] = 0;
+    return shape;
+  };
+  for (const ValueId part : parts) {
+    if (rank_of(c, part) != rank_of(c, parts[0]) || without(part) != without(parts[0])) {
+      operation_error(fmt::format("shapes {} and {} differ beside axis {}",
+                                  shape_string(c.b.shape(parts[0])), shape_string(c.b.shape(part)),
+                                  axis));
+    }
+  }
+  return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
+}
+
+ValueId stack(Context& c) {
+  std::vector<ValueId> parts = listed(c);
+  const auto axis = static_cast<int>(c.axis("axis", rank_of(c, parts[0]) + 1));
+  const Shape shape = c.b.shape(parts[0]);
+  for (ValueId& part : parts) {
+    if (c.b.shape(part) != shape) {
+      operation_error(fmt::format("shapes {} and {} differ", shape_string(shape),
+                                  shape_string(c.b.shape(part))));
+    }
+    part = c.b.expand_dims(part, axis);
+  }
+  return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
+}
+
+int64_t count_above_0(int64_t count) {
+  if (count < 1 || count > static_cast<int64_t>(kMaxParts)) {
+    operation_error(fmt::format("`repeats` {} is not in [1, {}]", count, kMaxParts));
+  }
+  return count;
+}
+
+ValueId tile(Context& c) {
+  ValueId x = c.tensor(0);
+  Axes repeats = c.integers("repeats");
+  if (repeats.size() > kMaxRank) {
+    operation_error(fmt::format("more than {} dimensions", kMaxRank));
+  }
+  while (repeats.size() < rank_of(c, x)) {
+    repeats.insert(repeats.begin(), 1);
+  }
+  while (rank_of(c, x) < repeats.size()) {
+    x = c.b.expand_dims(x, 0);
+  }
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    const auto count = static_cast<size_t>(count_above_0(repeats[i]));
+    x = count == 1 ? x : c.b.concat(std::vector<ValueId>(count, x), static_cast<int>(i));
+  }
+  return x;
+}
+
+ValueId repeat(Context& c) {
+  if (c.is_null("axis")) {
+    operation_error("`axis` must be given", "such as axis=1");
+  }
+  const ValueId x = c.tensor(0);
+  const auto axis = static_cast<size_t>(axis_of(c, x));
+  const int64_t count = count_above_0(c.integer("repeats"));
+  Shape spread = c.b.shape(x), merged = spread;
+  spread.insert(spread.begin() + static_cast<std::ptrdiff_t>(axis) + 1, count);
+  merged[axis] *= count;
+  const ValueId apart = c.b.expand_dims(x, static_cast<int>(axis) + 1);
+  return c.b.reshape(c.b.broadcast_to(apart, spread), merged);
+}
+
+ValueId broadcast_to(Context& c) {
+  const ValueId x = c.tensor(0);
+  const Shape shape = c.integers("shape");
+  if (!can_broadcast(c.b.shape(x), shape) || broadcast_shapes(c.b.shape(x), shape) != shape) {
+    operation_error(fmt::format("{} does not broadcast to [{}]", shape_string(c.b.shape(x)),
+                                fmt::join(shape, ", ")));
+  }
+  return c.b.broadcast_to(x, shape);
+}
+
+// One pair (before, after) for all dimensions, or one each.
+ValueId pad(Context& c) {
+  ValueId x = c.tensor(0);
+  if (c.text("mode") != "constant") {
+    operation_error("`mode` must be \"constant\"");
+  }
+  const ExprValue& given = c.arguments.at("pad_width");
+  const auto* pairs = std::get_if<std::vector<ExprValue>>(&given.data);
+  const size_t rank = rank_of(c, x);
+  for (size_t i = 0; i < rank; ++i) {
+    const bool one_each = pairs != nullptr && pairs->size() == rank && !pairs->empty() &&
+                          std::holds_alternative<std::vector<ExprValue>>((*pairs)[0].data);
+    const OperationArguments own = {{"pad_width", one_each ? (*pairs)[i] : given}};
+    Axes pair = OperationContext{c.b, c.floatx, {}, own}.integers("pad_width");
+    pair.resize(pair.size() == 1 ? 2 : pair.size(), pair[0]);
+    if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0) {
+      operation_error(
+          fmt::format("`pad_width` must be [before, after] for each of {} dimensions", rank));
+    }
+    x = pair[0] + pair[1] == 0 ? x : c.b.pad(x, static_cast<int>(i), pair[0], pair[1]);
+  }
+  return x;
+}
+
+// --- indices ---------------------------------------------------------------------------------
+
+ValueId element(Builder& b, ValueId x, int axis, int64_t index) {
+  const int64_t size = b.shape(x)[static_cast<size_t>(axis)];
+  if (index < -size || index >= size) {
+    operation_error(
+        fmt::format("index {} is outside of axis {}, whose size is {}", index, axis, size));
+  }
+  index += index < 0 ? size : 0;
+  return b.slice(x, axis, index, index + 1);
+}
+
+// x[start:stop:step] along an axis, by Python's rules.
+ValueId slice_of(Builder& b, ValueId x, int axis, const std::vector<ExprValue>& parts) {
+  const int64_t size = b.shape(x)[static_cast<size_t>(axis)];
+  const auto part = [&](size_t i, int64_t otherwise) {
+    const auto* given = std::get_if<int64_t>(&parts[i].data);
+    return given == nullptr ? otherwise : *given;
+  };
+  const int64_t step = part(2, 1);
+  if (step == 0) {
+    operation_error("the step of a slice is 0");
+  }
+  const int64_t first = step > 0 ? 0 : -1, last = step > 0 ? size : size - 1;
+  const auto bound = [&](int64_t at) { return std::clamp(at < 0 ? at + size : at, first, last); };
+  const bool has_start = std::holds_alternative<int64_t>(parts[0].data);
+  const bool has_stop = std::holds_alternative<int64_t>(parts[1].data);
+  const int64_t start = has_start ? bound(part(0, 0)) : step > 0 ? 0 : size - 1;
+  const int64_t stop = has_stop ? bound(part(1, 0)) : step > 0 ? size : -1;
+  if (step > 0 ? start >= stop : start <= stop) {
+    operation_error(fmt::format("the slice of axis {} is empty; its size is {}", axis, size));
+  }
+  if (step > 0) {
+    return start == 0 && stop == size && step == 1 ? x : b.slice(x, axis, start, stop, step);
+  }
+  // Backwards: forwards from the last element of the slice, then reversed.
+  const int64_t count = (start - stop - step - 1) / -step;
+  const int64_t lowest = start + (count - 1) * step;
+  return b.reverse(b.slice(x, axis, lowest, start + 1, -step), axis);
+}
+
+bool is_ellipsis(const ExprValue& entry) {
+  const auto* text = std::get_if<std::string>(&entry.data);
+  return text != nullptr && *text == "...";
+}
+
+// `key`: a list of integers, null for a new dimension, "..." and slices as [start, stop, step].
+ValueId get_item(Context& c) {
+  Builder& b = c.b;
+  ValueId x = c.tensor(0);
+  const auto& key = std::get<std::vector<ExprValue>>(c.arguments.at("key").data);
+  size_t used = 0, ellipses = 0;
+  for (const ExprValue& entry : key) {
+    ellipses += is_ellipsis(entry) ? 1 : 0;
+    used += is_ellipsis(entry) || std::holds_alternative<std::monostate>(entry.data) ? 0 : 1;
+  }
+  if (used > rank_of(c, x) || ellipses > 1) {
+    operation_error(ellipses > 1
+                        ? "an index has one `...` at most"
+                        : fmt::format("{} indices for {}", used, shape_string(b.shape(x))));
+  }
+  const size_t skipped = rank_of(c, x) - used;
+  Axes removed;
+  int axis = 0;
+  for (const ExprValue& entry : key) {
+    if (is_ellipsis(entry)) {
+      axis += static_cast<int>(skipped);
+    } else if (std::holds_alternative<std::monostate>(entry.data)) {
+      x = b.expand_dims(x, axis++);
+    } else if (const auto* index = std::get_if<int64_t>(&entry.data)) {
+      x = element(b, x, axis, *index);
+      removed.push_back(axis++);
+    } else if (const auto* parts = std::get_if<std::vector<ExprValue>>(&entry.data)) {
+      x = slice_of(b, x, axis++, *parts);
+    } else {
+      operation_error("an index must be an integer, a slice, null or `...`");
+    }
+  }
+  for (size_t i = removed.size(); i-- > 0;) {
+    x = b.squeeze(x, static_cast<int>(removed[i]));
+  }
+  return x;
+}
+
+ValueId take(Context& c) {
+  if (c.is_null("axis")) {
+    operation_error("`axis` must be given", "such as axis=1");
+  }
+  const ValueId x = c.tensor(0);
+  const int axis = axis_of(c, x);
+  const Axes indices = c.integers("indices");
+  if (indices.empty() || indices.size() > kMaxParts) {
+    operation_error(fmt::format("{} indices, not 1 to {}", indices.size(), kMaxParts));
+  }
+  std::vector<ValueId> parts;
+  for (const int64_t index : indices) {
+    parts.push_back(element(c.b, x, axis, index));
+  }
+  if (std::holds_alternative<int64_t>(c.arguments.at("indices").data)) {
+    return c.b.squeeze(parts[0], axis);
+  }
+  return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
+}
+
+ValueId one_hot(Context& c) {
+  const int64_t count = c.integer("num_classes");
+  if (count < 1 || count > (int64_t{1} << 20)) {
+    operation_error(fmt::format("`num_classes` {} is not in [1, 2^20]", count));
+  }
+  const ValueId ids = c.b.cast(c.tensor(0, DType::kInt32), DType::kInt32);
+  const ValueId rows = c.b.one_hot(ids, count, c.floatx);
+  const size_t rank = rank_of(c, rows);
+  return move_axis(c.b, rows, rank - 1, static_cast<size_t>(c.axis("axis", rank)));
+}
+
+}  // namespace
+
+std::vector<Operation> shape_operations() {
+  return {
+      {"get_item", "GetItem", "numpy", "x", "key", get_item},
+      {"reshape", "Reshape", "numpy", "x", "newshape", reshape},
+      {"ravel", "Ravel", "numpy", "x", "", ravel},
+      {"transpose", "Transpose", "numpy", "x", "axes=None", transpose},
+      {"swapaxes", "Swapaxes", "numpy", "x", "axis1, axis2", swapaxes},
+      {"moveaxis", "Moveaxis", "numpy", "x", "source, destination", moveaxis},
+      {"expand_dims", "ExpandDims", "numpy", "x", "axis", expand_dims},
+      {"squeeze", "Squeeze", "numpy", "x", "axis=None", squeeze},
+      {"flip", "Flip", "numpy", "x", "axis=None", flip},
+      {"concatenate", "Concatenate", "numpy", "xs", "axis=0", concatenate},
+      {"stack", "Stack", "numpy", "xs", "axis=0", stack},
+      {"tile", "Tile", "numpy", "x", "repeats", tile},
+      {"repeat", "Repeat", "numpy", "x", "repeats, axis=None", repeat},
+      {"broadcast_to", "BroadcastTo", "numpy", "x", "shape", broadcast_to},
+      {"pad", "Pad", "numpy", "x", "pad_width, mode='constant'", pad},
+      {"take", "Take", "numpy", "x", "indices, axis=None", take},
+      {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1", one_hot},
+  };
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,507 @@
+#include "nn/tensor_program.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "config/spec.h"
+#include "config/tensor_expression.h"
+
+namespace meshtrain {
+namespace {
+
+using Kind = ExprNode::Kind;
+
+constexpr size_t kMaxCalls = 1000;
+// Stand for sizes that are not known, in two runs: what differs between them is not known either.
+constexpr int64_t kUnknownSizes[] = {83, 89};
+
+Operand constant_operand(ExprValue value) {
+  return {.constant = std::move(value)};
+}
+
+class Tracer {
+ public:
+  Tracer(TensorProgram& out, const TensorNames& names) : out_(out), names_(names) {}
+
+  Operand trace(const ExprNode& node) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        return constant_operand(node.value);
+      case Kind::kName:
+        return name(node);
+      case Kind::kOperator:
+        return operation(node);
+      case Kind::kCall:
+        return call(node);
+      case Kind::kIndex:
+        return index(node);
+      case Kind::kList:
+        return list(node);
+      case Kind::kConditional:
+        return conditional(node);
+      default:
+        throw ExprError{
+            node.offset, "a slice stands between the brackets of an index only", {}, {}};
+    }
+  }
+
+ private:
+  Operand name(const ExprNode& node) {
+    if (const auto tensor = names_.tensors.find(node.text); tensor != names_.tensors.end()) {
+      return {.tensor = tensor->second};
+    }
+    if (const auto known = names_.constants.find(node.text); known != names_.constants.end()) {
+      return constant_operand(known->second);
+    }
+    if (node.text == "None" || node.text == "null") {
+      return {};
+    }
+    if (node.text == "True" || node.text == "False") {
+      return constant_operand({node.text == "True"});
+    }
+    if (node.text == "pi") {
+      return constant_operand({3.14159265358979323846});
+    }
+    std::vector<std::string> known;
+    for (const auto& [name, value] : names_.tensors) {
+      known.push_back(name);
+    }
+    for (const auto& [name, value] : names_.constants) {
+      known.push_back(name);
+    }
+    const auto nearest = nearest_name(node.text, known);
+    throw ExprError{node.offset,
+                    fmt::format("there is no `{}`", node.text),
+                    {},
+                    nearest ? fmt::format("did you mean `{}`?", *nearest) : names_.help};
+  }
+
+  static bool has_tensor(const Operand& operand) {
+    return operand.is_tensor() || std::any_of(operand.list.begin(), operand.list.end(), has_tensor);
+  }
+
+  // A list without tensors is a constant.
+  Operand list(const ExprNode& node) {
+    Operand out{.is_list = true};
+    std::vector<ExprValue> constants;
+    for (const ExprNode& child : node.children) {
+      out.list.push_back(trace(child));
+      constants.push_back(out.list.back().constant);
+    }
+    return has_tensor(out) ? out : constant_operand(ExprValue{std::move(constants)});
+  }
+
+  Operand operation(const ExprNode& node) {
+    std::vector<Operand> operands;
+    for (const ExprNode& child : node.children) {
+      operands.push_back(trace(child));
+    }
+    if (std::any_of(operands.begin(), operands.end(), has_tensor)) {
+      const Operation& applied = operation_of_operator(node.text, operands.size());
+      return add(applied, std::move(operands), {}, node.offset);
+    }
+    const ExprValue zero{int64_t{0}};
+    const ExprValue& first = operands.size() == 1 ? zero : operands[0].constant;
+    return of_constants(node,
+                        [&] { return apply_operator(node.text, first, operands.back().constant); });
+  }
+
+  template <class F>
+  static Operand of_constants(const ExprNode& node, F&& function) {
+    try {
+      return constant_operand(function());
+    } catch (ExprError& error) {
+      error.offset = node.offset;
+      throw;
+    }
+  }
+
+  Operand conditional(const ExprNode& node) {
+    const Operand condition = trace(node.children[1]);
+    const bool* holds = std::get_if<bool>(&condition.constant.data);
+    if (holds == nullptr) {
+      throw ExprError{node.offset,
+                      "`if` chooses by a constant, not by the elements of a tensor",
+                      {},
+                      "write where(condition, a, b)"};
+    }
+    return trace(node.children[*holds ? 0 : 2]);
+  }
+
+  ExprValue constant_part(const ExprNode& node, const char* what) {
+    Operand operand = node.kind == Kind::kNothing ? Operand{} : trace(node);
+    if (has_tensor(operand)) {
+      throw ExprError{node.offset, fmt::format("{} cannot depend on a tensor", what), {}, {}};
+    }
+    return std::move(operand.constant);
+  }
+
+  ExprValue index_entry(const ExprNode& node) {
+    if (node.kind == Kind::kEllipsis) {
+      return ExprValue{std::string("...")};
+    }
+    if (node.kind != Kind::kSlice) {
+      ExprValue value = constant_part(node, "an index");
+      if (!std::holds_alternative<int64_t>(value.data) &&
+          !std::holds_alternative<std::monostate>(value.data)) {
+        throw ExprError{node.offset,
+                        "an index must be an integer, a slice, null or `...`",
+                        {},
+                        "take(x, [0, 2], axis=1) selects several"};
+      }
+      return value;
+    }
+    std::vector<ExprValue> parts;
+    for (const ExprNode& part : node.children) {
+      parts.push_back(constant_part(part, "a slice"));
+      if (!std::holds_alternative<int64_t>(parts.back().data) &&
+          !std::holds_alternative<std::monostate>(parts.back().data)) {
+        throw ExprError{part.offset, "a slice is of integers", {}, {}};
+      }
+    }
+    return ExprValue{std::move(parts)};
+  }
+
+  Operand index(const ExprNode& node) {
+    const Operand indexed = trace(node.children[0]);
+    std::vector<ExprValue> key;
+    for (size_t i = 1; i < node.children.size(); ++i) {
+      key.push_back(index_entry(node.children[i]));
+    }
+    if (indexed.is_list && key.size() == 1 && std::holds_alternative<int64_t>(key[0].data)) {
+      const int64_t at = std::get<int64_t>(key[0].data);
+      const auto size = static_cast<int64_t>(indexed.list.size());
+      if (at >= -size && at < size) {
+        return indexed.list[static_cast<size_t>(at < 0 ? at + size : at)];
+      }
+    }
+    if (!indexed.is_tensor()) {
+      return of_constants(node, [&] { return element_of(indexed.constant, key[0]); });
+    }
+    return add(*find_operation("get_item"), {indexed}, {{"key", ExprValue{std::move(key)}}},
+               node.offset);
+  }
+
+  Operand call(const ExprNode& node) {
+    std::vector<Operand> given;
+    bool of_tensors = false, has_keyword = false;
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      given.push_back(trace(node.children[i]));
+      of_tensors = of_tensors || has_tensor(given.back());
+      has_keyword = has_keyword || !node.keywords[i].empty();
+    }
+    const Operation* operation = find_operation(node.text);
+    if (!of_tensors && !has_keyword) {
+      std::vector<ExprValue> constants;
+      for (const Operand& operand : given) {
+        constants.push_back(operand.constant);
+      }
+      return of_constants(node, [&] { return call_function(node.text, constants); });
+    }
+    if (operation == nullptr) {
+      const auto nearest = nearest_name(node.text, operation_names());
+      throw ExprError{node.offset,
+                      fmt::format("there is no function `{}` of tensors", node.text),
+                      {},
+                      nearest
+                          ? fmt::format("did you mean `{}`?", *nearest)
+                          : "functions are those of keras.ops: configs/REFERENCE.md lists them"};
+    }
+    return bind(*operation, node, std::move(given));
+  }
+
+  // Python's rules: first by place, then by name.
+  Operand bind(const Operation& operation, const ExprNode& node, std::vector<Operand> given) {
+    const std::vector<std::string> operand_names = operation.operand_names();
+    const std::vector<Operation::Parameter> parameters = operation.parameters();
+    std::vector<std::string> order;  // of what is given by place
+    if (!operation.takes_any_number()) {
+      order = operand_names;
+    }
+    for (const auto& parameter : parameters) {
+      order.push_back(parameter.name);
+    }
+    std::map<std::string, Operand, std::less<>> bound;
+    std::vector<Operand> operands;
+    bool had_keyword = false;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const std::string& keyword = node.keywords[i];
+      const size_t place = node.children[i].offset;
+      had_keyword = had_keyword || !keyword.empty();
+      if (keyword.empty() && had_keyword) {
+        throw ExprError{place, "an argument by place follows one by name", {}, {}};
+      }
+      if (keyword.empty() && i >= order.size() && operation.takes_any_number()) {
+        operands.push_back(std::move(given[i]));
+        continue;
+      }
+      if (keyword.empty() && i >= order.size()) {
+        throw ExprError{place,
+                        fmt::format("{} takes {} arguments at most", operation.name, order.size()),
+                        {},
+                        signature_help(operation)};
+      }
+      const std::string& name = keyword.empty() ? order[i] : keyword;
+      if (std::find(order.begin(), order.end(), name) == order.end()) {
+        throw ExprError{place,
+                        fmt::format("{} has no argument `{}`", operation.name, name),
+                        {},
+                        signature_help(operation)};
+      }
+      if (keyword.empty() && (operation.name == "max" || operation.name == "min") && i == 1) {
+        throw ExprError{
+            place,
+            fmt::format("the second argument of {} is the axis, which is named here",
+                        operation.name),
+            {},
+            fmt::format("write {0}(x, axis=...), or {0}imum(a, b) of two tensors", operation.name)};
+      }
+      if (!bound.emplace(name, std::move(given[i])).second) {
+        throw ExprError{place, fmt::format("`{}` is given twice", name), {}, {}};
+      }
+    }
+    const auto required = [&](const std::string& name) {
+      const auto found = bound.find(name);
+      if (found == bound.end()) {
+        throw ExprError{node.offset,
+                        fmt::format("{} needs `{}`", operation.name, name),
+                        {},
+                        signature_help(operation)};
+      }
+      return found->second;
+    };
+    if (!operation.takes_any_number()) {
+      for (const std::string& name : operand_names) {
+        operands.push_back(required(name));
+      }
+    }
+    OperationArguments arguments;
+    for (const auto& parameter : parameters) {
+      const bool is_given = bound.contains(parameter.name);
+      const Operand value = is_given || parameter.is_required
+                                ? required(parameter.name)
+                                : constant_operand(parameter.otherwise);
+      if (has_tensor(value)) {
+        throw ExprError{
+            node.offset,
+            fmt::format("`{}` of {} cannot be a tensor", parameter.name, operation.name),
+            {},
+            signature_help(operation)};
+      }
+      arguments[parameter.name] = value.constant;
+    }
+    return add(operation, std::move(operands), std::move(arguments), node.offset);
+  }
+
+  static std::string signature_help(const Operation& operation) {
+    std::string parts(operation.operands);
+    parts += operation.arguments.empty() ? "" : ", " + std::string(operation.arguments);
+    if (operation.takes_any_number()) {
+      parts = fmt::format("{}, {}", operation.arguments, operation.operands);
+    }
+    return fmt::format("it is {}({})", operation.name, parts);
+  }
+
+  Operand add(const Operation& operation, std::vector<Operand> operands,
+              OperationArguments arguments, size_t offset) {
+    if (out_.calls.size() >= kMaxCalls) {
+      throw ExprError{offset,
+                      fmt::format("more than {} operations in one expression", kMaxCalls),
+                      {},
+                      "split it over several layers"};
+    }
+    out_.calls.push_back({&operation, std::move(operands), std::move(arguments), offset});
+    return {.tensor = static_cast<int>(out_.inputs.size() + out_.calls.size()) - 1};
+  }
+
+  TensorProgram& out_;
+  const TensorNames& names_;
+};
+
+// Tensors of the program as values of the graph.
+Operand in_graph(const Operand& operand, const std::vector<ValueId>& values) {
+  Operand out = operand;
+  if (operand.is_tensor()) {
+    out.tensor = values[static_cast<size_t>(operand.tensor)];
+  }
+  for (Operand& entry : out.list) {
+    entry = in_graph(entry, values);
+  }
+  return out;
+}
+
+// Adds the operations; all tensors of the program as values.
+std::vector<ValueId> run_calls(Builder& builder, const TensorProgram& program,
+                               std::span<const ValueId> inputs, DType floatx) {
+  std::vector<ValueId> values(inputs.begin(), inputs.end());
+  for (const TensorProgram::Call& call : program.calls) {
+    OperationContext context{builder, floatx, {}, call.arguments};
+    for (const Operand& operand : call.operands) {
+      context.operands.push_back(in_graph(operand, values));
+    }
+    try {
+      values.push_back(call.operation->apply(context));
+      if (num_elements(builder.shape(values.back())) > kMaxElements) {
+        operation_error("the result has more than 2^48 numbers");
+      }
+    } catch (ExprError& error) {
+      error.offset = call.offset;
+      error.message = fmt::format("{}: {}", call.operation->name, error.message);
+      throw;
+    }
+  }
+  return values;
+}
+
+std::vector<TensorType> types_with(const TensorProgram& program,
+                                   const std::vector<TensorType>& inputs, DType floatx,
+                                   int64_t unknown) {
+  Graph graph;
+  Builder builder(graph);
+  std::vector<ValueId> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Shape shape = inputs[i].shape;
+    std::replace(shape.begin(), shape.end(), kUnknownDim, unknown);
+    values.push_back(builder.input(fmt::format("x{}", i), shape, inputs[i].dtype, false));
+  }
+  std::vector<TensorType> out;
+  for (const ValueId value : run_calls(builder, program, values, floatx)) {
+    out.push_back({builder.shape(value), builder.dtype(value)});
+  }
+  return out;
+}
+
+}  // namespace
+
+TensorProgram trace_expression(std::string_view text, std::vector<std::string> inputs,
+                               const TensorNames& names) {
+  TensorProgram out;
+  out.inputs = std::move(inputs);
+  const ExprNode node = parse_expression(text);
+  const Operand result = Tracer(out, names).trace(node);
+  if (!result.is_tensor()) {
+    throw ExprError{node.offset, "the expression gives no tensor", {}, names.help};
+  }
+  out.result = result.tensor;
+  return out;
+}
+
+ValueId run_program(Builder& builder, const TensorProgram& program, std::span<const ValueId> inputs,
+                    DType floatx) {
+  return run_calls(builder, program, inputs, floatx)[static_cast<size_t>(program.result)];
+}
+
+void throw_expression_error(const ConfigObject& object, const ExprError& error,
+                            const std::string& owner) {
+  Diagnostics diagnostics;
+  expression_error(diagnostics, object, error, owner);
+  diagnostics.throw_if_errors();
+  throw InternalError("an error of an expression that is none");
+}
+
+std::vector<UsedInput> used_inputs(const TensorProgram& program) {
+  const auto num_inputs = static_cast<int>(program.inputs.size());
+  const size_t num_tensors = program.inputs.size() + program.calls.size();
+  std::vector<int> depth(num_tensors, -1);
+  depth[static_cast<size_t>(program.result)] = 0;
+  std::vector<int> order;
+  std::vector<bool> met(num_tensors, false);
+  const std::function<void(const Operand&, int)> deepen = [&](const Operand& operand, int below) {
+    if (operand.is_tensor()) {
+      int& own = depth[static_cast<size_t>(operand.tensor)];
+      own = std::max(own, below);
+    }
+    for (const Operand& entry : operand.list) {
+      deepen(entry, below);
+    }
+  };
+  for (size_t i = program.calls.size(); i-- > 0;) {
+    const int own = depth[program.inputs.size() + i];
+    for (const Operand& operand : program.calls[i].operands) {
+      own < 0 ? void() : deepen(operand, own + 1);
+    }
+  }
+  const std::function<void(const Operand&)> walk = [&](const Operand& operand) {
+    if (operand.is_tensor() && !met[static_cast<size_t>(operand.tensor)]) {
+      met[static_cast<size_t>(operand.tensor)] = true;
+      if (operand.tensor < num_inputs) {
+        order.push_back(operand.tensor);
+      } else {
+        const auto& call = program.calls[static_cast<size_t>(operand.tensor - num_inputs)];
+        std::for_each(call.operands.begin(), call.operands.end(), walk);
+      }
+    }
+    std::for_each(operand.list.begin(), operand.list.end(), walk);
+  };
+  walk({.tensor = program.result});
+  std::vector<UsedInput> out;
+  for (const int input : order) {
+    out.push_back({input, depth[static_cast<size_t>(input)]});
+  }
+  return out;
+}
+
+std::vector<TensorType> infer_tensors(const TensorProgram& program,
+                                      const std::vector<TensorType>& inputs, DType floatx) {
+  std::vector<TensorType> types = types_with(program, inputs, floatx, kUnknownSizes[0]);
+  const std::vector<TensorType> others = types_with(program, inputs, floatx, kUnknownSizes[1]);
+  for (size_t t = 0; t < types.size(); ++t) {
+    Shape& shape = types[t].shape;
+    const Shape& other = others[t].shape;
+    types[t].has_batch =
+        !shape.empty() && shape[0] == kUnknownSizes[0] && other[0] == kUnknownSizes[1];
+    for (size_t i = 0; i < shape.size(); ++i) {
+      shape[i] = shape[i] == other[i] ? shape[i] : kUnknownDim;
+    }
+  }
+  return types;
+}
+
+TensorType infer_program(const TensorProgram& program, const std::vector<TensorType>& inputs,
+                         DType floatx) {
+  return infer_tensors(program, inputs, floatx)[static_cast<size_t>(program.result)];
+}
+
+TensorNames names_of_inputs(const std::vector<std::string>& inputs) {
+  TensorNames out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = inputs[i].substr(inputs[i].rfind('/') + 1);  // npos + 1 is 0
+    if (is_name_alone(name)) {
+      out.tensors.emplace(name, static_cast<int>(i));
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    out.tensors.emplace(fmt::format("x{}", i + 1), static_cast<int>(i));
+  }
+  if (inputs.size() == 1) {
+    out.tensors.emplace("x", 0);
+  }
+  out.help = inputs.size() == 1 ? "the input is `x`, and other names are those of `vars`"
+                                : "names are those of the `inputs`, or x1, x2, ..., and of `vars`";
+  return out;
+}
+
+TensorProgram program_of_object(const ConfigObject& object, const TensorNames& tensors,
+                                std::vector<std::string> inputs) {
+  TensorNames names = tensors;
+  for (const auto& [name, text] : object.arg("constants").dict()) {
+    names.constants[name] = constant_of_text(text.string());
+  }
+  return trace_expression(expression_text(object.string("function")), std::move(inputs), names);
+}
+
+Diagnostic& expression_error(Diagnostics& diagnostics, const ConfigObject& object,
+                             const ExprError& error, const std::string& owner) {
+  const ConfigValue& function = object.arg("function");
+  Diagnostic& d = diagnostics.error(
+      "E132", expression_place(function.loc, function.string(), error.offset),
+      fmt::format("{}: cannot compute `{}`: {}", owner, function.string(), error.message));
+  if (!error.help.empty()) {
+    d.help(error.help);
+  }
+  return d;
+}
+
+}  // namespace meshtrain
