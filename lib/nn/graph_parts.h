@@ -28,6 +28,11 @@ inline ValueId one_minus(Builder& b, ValueId x) {
 // Returns these numbers as a vector: a constant of a graph has one value only.
 ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
 
+// Whether an id is not 0, bool.
+inline ValueId nonzero_mask(Builder& b, ValueId ids) {
+  return b.binary("ne", ids, constant_like(b, ids, 0));
+}
+
 // x divided by its length along `axis`; a length below kEpsilon counts as that.
 ValueId l2_normalized(Builder& builder, ValueId x, int64_t axis);
 
