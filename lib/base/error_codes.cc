@@ -356,6 +356,10 @@ constexpr ErrorCode kCodes[] = {
     {"W622", "a folder of compiled kernels that others can write",
      "What lies there runs on the GPU and in this process, so it must be this user's alone: `chmod "
      "go-w FOLDER`, or another MESHTRAIN_CACHE. Until then kernels are compiled anew each time."},
+    {"W630", "a mask of steps is lost",
+     "Embedding with mask_zero and Masking mark steps that are padding. Most layers pass the mask "
+     "on, attention and the loss use it; this layer has no masks, as in Keras, so that what comes "
+     "behind it takes padding for data. Move the layer, or weigh the samples."},
     {"W631", "more memory than this host has",
      "`train` would refuse it here with E631. On a machine with more memory it runs."},
 };

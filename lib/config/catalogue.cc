@@ -71,7 +71,7 @@ const CategoryEntry& entry_of(Category category) {
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
     "LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
-    "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D Masking "
+    "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "ActivityRegularization RandomShear RandomErasing "
     "RandomHue RandomSaturation RandomSharpness RandomGrayscale RandomInvert RandomPerspective "
     "RandomPosterization RandomGaussianBlur RandomElasticTransform RandomColorJitter "

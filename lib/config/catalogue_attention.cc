@@ -127,7 +127,7 @@ ClassSpec reversible_embedding() {
               "penalty on the table"),
        object("embeddings_constraint", ValueKind::kObject, Category::kConstraint, "null",
               "projection of the table after a step"),
-       unsupported("mask_zero", "masking of row 0"),
+       boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
        choice("reverse_dtype", {"float32", "float64", "bfloat16", "float16"}, "null",
               "type of the product that gives logits; the compute dtype when null"),
        number("logit_soft_cap", "null", "c of c tanh(logit / c)").above(0),
@@ -142,7 +142,8 @@ ClassSpec token_and_position() {
        size_arg("embedding_dim", "size of a row"),
        boolean("tie_weights", "true", "false adds token_embedding/reverse_embeddings"),
        initializer_arg("embeddings_initializer", "uniform"),
-       unsupported("mask_zero", "masking of token 0"), call_arg(position_call())}));
+       boolean("mask_zero", "false", "whether token 0 is padding, which a mask marks"),
+       call_arg(position_call())}));
 }
 
 }  // namespace

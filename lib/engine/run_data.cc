@@ -163,11 +163,17 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
   }
 }
 
+// The rows of a layer's table by id; 0 for other layers.
 int64_t embedding_rows(const Layer& layer) {
-  return layer.config()->integer("input_dim");
+  const bool is_embedding =
+      layer.class_name == "Embedding" || layer.class_name == "ReversibleEmbedding";
+  return is_embedding ? layer.config()->integer("input_dim")
+         : layer.class_name == "TokenAndPositionEmbedding"
+             ? layer.config()->integer("vocabulary_size")
+             : 0;
 }
 
-// The Embedding of the fewest rows that an input feeds directly, or null.
+// The embedding of the fewest rows that an input feeds directly, or null.
 const Layer* embedding_of(const Model& model, int input) {
   const Layer* smallest = nullptr;
   for (const Model::Call& call : model.calls()) {
@@ -175,7 +181,7 @@ const Layer* embedding_of(const Model& model, int input) {
       continue;
     }
     const Layer* layer = model.layers()[call.layer].get();
-    if (layer->class_name == "Embedding" &&
+    if (embedding_rows(*layer) > 0 && !call.use.call_flag("reverse") &&
         (smallest == nullptr || embedding_rows(*layer) < embedding_rows(*smallest))) {
       smallest = layer;
     }

@@ -27,6 +27,7 @@ struct StepGraphs::Frame {
   std::vector<ValueId> moved;       // new values of weights that layers change, or kNone
   std::vector<ValueId> targets;
   std::vector<ValueId> predictions;
+  std::vector<ValueId> masks;   // of the predictions' steps, or kNone
   std::vector<ValueId> losses;  // of each entry of losses_
   ValueId loss = kNone;         // their weighted sum and the penalties
   std::vector<ValueId> penalties;
@@ -340,8 +341,9 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
   const auto pinned = [&](const std::string& key, ValueId value) {
     return pins_.contains(key) ? builder.pin(value, key) : value;
   };
-  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.step,
-                                   config_.seed.value, pinned, &frame.penalties, &frame.moved);
+  frame.predictions =
+      model_.apply(builder, inputs, frame.parameters, training, frame.step, config_.seed.value,
+                   pinned, &frame.penalties, &frame.moved, &frame.masks);
   for (ValueId& prediction : frame.predictions) {
     const bool is_half = dtype_size(builder.dtype(prediction)) == 2;
     if (with_targets && is_half) {  // losses and metrics are computed in float32
@@ -359,8 +361,9 @@ void StepGraphs::add_losses(Frame& frame) const {
   for (const OutputLoss& loss : losses_) {
     const auto scope = builder.scope(
         losses_.size() > 1 ? "loss/" + model_.output_names()[loss.output] : std::string("loss"));
-    const ValueId value = add_loss(builder, loss.loss, frame.targets[loss.output],
-                                   frame.predictions[loss.output], frame.sample_weight);
+    const ValueId value =
+        add_loss(builder, loss.loss, frame.targets[loss.output], frame.predictions[loss.output],
+                 frame.sample_weight, frame.masks[loss.output]);
     frame.losses.push_back(value);
     const ValueId weighted = loss.weight == 1 ? value : builder.mul(value, loss.weight);
     frame.loss = frame.loss == kNone ? weighted : builder.add(frame.loss, weighted);
@@ -392,6 +395,21 @@ void StepGraphs::add_penalties(Frame& frame) const {
   }
 }
 
+// The weights of a metric's values: samples' weights, and 0 where the output's mask is not set.
+ValueId StepGraphs::metric_weight(Frame& frame, const TrackedMetric& tracked) {
+  Builder& b = frame.builder;
+  ValueId weight = tracked.weighted ? frame.sample_weight : kNone;
+  const ValueId mask = frame.masks[tracked.output];
+  if (mask == kNone || !tracked.metric.takes_mask) {
+    return weight;
+  }
+  const ValueId valid = b.cast(mask, weight == kNone ? DType::kFloat32 : b.dtype(weight));
+  if (weight == kNone) {
+    return valid;
+  }
+  return b.mul(b.shape(weight).size() == 1 ? b.expand_dims(weight, 1) : weight, valid);
+}
+
 // Keras' loss trackers weigh each batch by its size; the other metrics see targets and predictions.
 void StepGraphs::update_metrics(Frame& frame) const {
   Builder& builder = frame.builder;
@@ -413,7 +431,7 @@ void StepGraphs::update_metrics(Frame& frame) const {
     } else {
       fresh = tracked.metric.update(builder, frame.targets[tracked.output],
                                     frame.predictions[tracked.output],
-                                    tracked.weighted ? frame.sample_weight : kNone, state);
+                                    metric_weight(frame, tracked), state);
     }
     for (size_t s = 0; s < fresh.size(); ++s) {
       builder.update(tracked.states[s], fresh[s]);

@@ -78,6 +78,7 @@ class StepGraphs {
   void add_slot_variables(size_t weight);
   void add_kept_variables();
   void update_metrics(Frame& frame) const;
+  static ValueId metric_weight(Frame& frame, const TrackedMetric& tracked);
   void update_weights(Frame& frame, bool apply_now) const;
   std::vector<ValueId> weight_gradients(Frame& frame) const;
   void resolve_losses(Diagnostics& diagnostics);

@@ -30,6 +30,9 @@ class ProjectedAttention : public ConfiguredLayer {
  public:
   using ConfiguredLayer::ConfiguredLayer;
   bool regularizes_output() const override { return false; }
+  size_t masked_input() const override {
+    return inputs_of(use, use.roles.empty() ? 1 : use.roles.size()).query;
+  }
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!set_sizes(diagnostics)) {
@@ -105,7 +108,8 @@ class ProjectedAttention : public ConfiguredLayer {
     }
     problem = shape_problem(inputs, *found);
     if (!problem.empty()) {
-      shape_error(diagnostics, inputs, problem);
+      shape_error(diagnostics, inputs, problem)
+          .help("merge, reshape or name other layers in `inputs`, so that their sizes fit");
       return std::nullopt;
     }
     return found;
@@ -188,7 +192,8 @@ class ProjectedAttention : public ConfiguredLayer {
     std::vector<int64_t> sorted = axes_;
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-      argument_error(diagnostics, "attention_axes", "names a dimension twice");
+      argument_error(diagnostics, "attention_axes", "names a dimension twice")
+          .help("name each only once");
       return false;
     }
     for (int64_t d = 1; d + 1 < static_cast<int64_t>(rank); ++d) {
@@ -196,7 +201,8 @@ class ProjectedAttention : public ConfiguredLayer {
       if (std::find(axes_.begin(), axes_.end(), d) == axes_.end() &&
           inputs[at.query][i] != inputs[at.key][i]) {
         shape_error(diagnostics, inputs,
-                    fmt::format("dimension {} is no attention axis, and must be the same", d));
+                    fmt::format("dimension {} is no attention axis, and must be the same", d))
+            .help("give query and key the same size there, or name it in `attention_axes`");
         return false;
       }
     }
@@ -310,11 +316,18 @@ class ProjectedAttention : public ConfiguredLayer {
     const auto value = [&](const std::optional<size_t>& role, DType dtype) {
       return role_value(context, role, inputs, dtype);
     };
+    // A mask that came with an input takes the place of one that is given.
+    const auto mask_of = [&](size_t input, const std::optional<size_t>& role) {
+      const ValueId own = context.masks.empty() ? kNone : context.masks[input];
+      return own == kNone ? value(role, DType::kBool) : own;
+    };
+    const ValueId value_mask = mask_of(at.value, at.value_mask);
+    const ValueId key_mask =
+        at.key == at.value ? value(at.key_mask, DType::kBool) : mask_of(at.key, at.key_mask);
     using Operand = AttentionOperand;
     attention.set(Operand::kStep, rate > 0 ? context.step : kNone);
-    attention.set(Operand::kQueryMask, value(at.query_mask, DType::kBool));
-    attention.set(Operand::kKeyMask, both_masks(b, value(at.value_mask, DType::kBool),
-                                                value(at.key_mask, DType::kBool)));
+    attention.set(Operand::kQueryMask, mask_of(at.query, at.query_mask));
+    attention.set(Operand::kKeyMask, both_masks(b, value_mask, key_mask));
     const ValueId segments = value(at.segments, DType::kInt32);
     attention.set(Operand::kQuerySegments, segments);
     attention.set(Operand::kKeySegments, segments);

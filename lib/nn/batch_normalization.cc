@@ -1,6 +1,7 @@
 // BatchNormalization: statistics of each channel over the global batch, whatever the mesh. Source:
 // Keras 3 layers/normalization/batch_normalization.py; Ioffe, Szegedy, "Batch Normalization", 2015.
 #include "nn/layers.h"
+#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -27,6 +28,24 @@ Statistics batch_statistics(Builder& b, ValueId x) {
   const ValueId mean = b.squeeze(b.slice(means, 0, 0, 1), 0);
   const ValueId of_squares = b.squeeze(b.slice(means, 0, 1, 2), 0);
   return {mean, b.maximum(b.sub(of_squares, b.square(mean)), 0.0)};
+}
+
+// The same over the steps that a mask (batch, steps) leaves.
+Statistics masked_statistics(Builder& b, ValueId x, ValueId mask) {
+  const Shape shape = b.shape(x);
+  std::vector<int64_t> axes;
+  double others = 1;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) {
+    axes.push_back(static_cast<int64_t>(d));
+    others *= d < 2 ? 1 : static_cast<double>(shape[d]);
+  }
+  const ValueId wide = b.cast(x, DType::kFloat64);
+  const ValueId valid = mask_beside(b, mask, wide);
+  const ValueId count =
+      b.maximum(b.mul(b.reduce_sum_all(b.cast(mask, DType::kFloat64)), others), 1.0);
+  const ValueId mean = b.div(b.reduce_sum(b.mul(wide, valid), axes), count);
+  const ValueId square = b.mul(b.square(b.sub(wide, mean)), valid);
+  return {mean, b.div(b.reduce_sum(square, axes), count)};
 }
 
 // gamma (x - mean) / sqrt(variance + epsilon) + beta. Training: the batch's statistics, and the
@@ -57,19 +76,21 @@ class BatchNormalization : public AxesLayer {
     const ValueId x = to_float32(context, inputs[0]);
     const size_t rank = b.shape(x).size();
     const auto axis = static_cast<size_t>(axes(rank)[0]);
-    const ValueId y = to_compute(context, normalized(context, move_axis(b, x, axis, rank - 1)));
+    const ValueId mask = context.masks.empty() || axis == 1 ? kNone : context.masks[0];
+    const ValueId y =
+        to_compute(context, normalized(context, move_axis(b, x, axis, rank - 1), mask));
     return move_axis(b, y, rank - 1, axis);
   }
 
  private:
-  ValueId normalized(CallContext& context, ValueId x) const {
+  ValueId normalized(CallContext& context, ValueId x, ValueId mask) const {
     Builder& b = context.builder;
     const auto in_double = [&](int weight) {
       return b.cast(context.weight(weight), DType::kFloat64);
     };
     Statistics used{kNone, kNone};
     if (context.training && trainable) {
-      used = batch_statistics(b, x);
+      used = mask == kNone ? batch_statistics(b, x) : masked_statistics(b, x, mask);
       follow(context, moving_mean_, used.mean);
       follow(context, moving_variance_, used.variance);
     } else {

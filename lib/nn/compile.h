@@ -18,8 +18,9 @@ namespace meshtrain {
 // --- losses -----------------------------------------------------------------------------------
 // The reduced loss of one output: a scalar. `sample_weight` may be kNone. Division is always by the
 // *global* count. Shapes were checked by check_loss.
+// `mask`: that of y_pred (batch, steps), bool, or kNone: other positions count nothing.
 ValueId add_loss(Builder& builder, const ConfigObject& loss, ValueId y_true, ValueId y_pred,
-                 ValueId sample_weight);
+                 ValueId sample_weight, ValueId mask = kNone);
 // Reports shapes that do not fit (E123 with both shapes and the fix).
 void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
                 Diagnostics& diagnostics);

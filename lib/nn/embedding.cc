@@ -30,9 +30,44 @@ class Embedding : public ConfiguredLayer {
     const ValueId ids = b.cast(inputs[0], DType::kInt32);
     return to_compute(context, b.gather_rows(context.weight(embeddings_), ids));
   }
+  bool makes_mask() const override { return config_.boolean("mask_zero"); }
+  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
+    return nonzero_mask(context.builder, inputs[0]);
+  }
 
  private:
   int embeddings_ = kNone;
+};
+
+// The mask of steps where a feature differs from mask_value; other steps become zeros.
+class Masking final : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    const Shape output = FloatLayer::build(inputs, diagnostics);
+    if (!is_failed(output) && output.size() != 3) {
+      shape_error(diagnostics, inputs, "it needs (batch, steps, features)")
+          .help("reshape its input, or use `mask_zero` of an Embedding for ids");
+      return failed_shape();
+    }
+    return output;
+  }
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    return b.mul(inputs[0], b.cast(valid(b, inputs[0], true), b.dtype(inputs[0])));
+  }
+  bool makes_mask() const override { return true; }
+  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
+    return valid(context.builder, inputs[0], false);
+  }
+
+ private:
+  ValueId valid(Builder& b, ValueId x, bool keepdims) const {
+    const ValueId differs = b.binary("ne", x, b.constant(config_.number("mask_value"), b.dtype(x)));
+    const ValueId any = b.reduce_max(b.cast(differs, DType::kInt32), {last_axis(b, x)}, keepdims);
+    return b.cast(any, DType::kBool);
+  }
 };
 
 // As Embedding; called with `reverse`, hidden states (..., output_dim) -> logits (..., input_dim):
@@ -94,6 +129,11 @@ class ReversibleEmbedding final : public ConfiguredLayer {
     return to_compute(context, logits);
   }
 
+  bool makes_mask() const override { return config_.boolean("mask_zero") && !is_reverse(); }
+  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
+    return nonzero_mask(context.builder, inputs[0]);
+  }
+
  private:
   bool is_reverse() const { return use.call_flag("reverse"); }
 
@@ -103,7 +143,9 @@ class ReversibleEmbedding final : public ConfiguredLayer {
 }  // namespace
 
 std::vector<LayerEntry> embedding_layers() {
-  return {{"Embedding", make_as<Embedding>}, {"ReversibleEmbedding", make_as<ReversibleEmbedding>}};
+  return {{"Embedding", make_as<Embedding>},
+          {"ReversibleEmbedding", make_as<ReversibleEmbedding>},
+          {"Masking", make_as<Masking>}};
 }
 
 }  // namespace meshtrain

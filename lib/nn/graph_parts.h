@@ -28,6 +28,11 @@ inline ValueId one_minus(Builder& b, ValueId x) {
 // Returns these numbers as a vector: a constant of a graph has one value only.
 ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
 
+// Whether an id is not 0, bool.
+inline ValueId nonzero_mask(Builder& b, ValueId ids) {
+  return b.binary("ne", ids, constant_like(b, ids, 0));
+}
+
 // 1 / sqrt of a sum of squares, which counts as `least` below that. 0 where the sum is 0: a vector
 // of zeros has no direction, so a product with it has derivative 0 there.
 ValueId inverse_length(Builder& builder, ValueId sum, double least);

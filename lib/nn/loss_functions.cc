@@ -124,6 +124,16 @@ void align_weight(Builder& b, ValueId& values, ValueId& weight) {
   }
 }
 
+ValueId aligned_mask(Builder& b, ValueId mask, ValueId values) {
+  const Shape shape = b.shape(values);
+  Shape aligned = b.shape(mask);
+  if (shape.size() < aligned.size()) {  // one value for each sample: valid with any valid step
+    return b.cast(b.reduce_max(b.cast(mask, DType::kInt32), {1}), DType::kBool);
+  }
+  aligned.resize(shape.size(), 1);
+  return b.broadcast_to(b.reshape(mask, aligned), shape);
+}
+
 ValueId divide_no_nan(Builder& b, ValueId total, ValueId count) {
   const ValueId zero = constant_like(b, total, 0);
   const ValueId is_zero = b.binary("eq", count, zero);

@@ -4,6 +4,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/loss_functions.h"
+#include "nn/roles.h"
 
 namespace meshtrain {
 namespace {
@@ -26,12 +27,15 @@ ValueId mask_weights(Builder& b, ValueId mask, DType dtype, const std::string& r
 }  // namespace
 
 ValueId add_loss(Builder& b, const ConfigObject& loss, ValueId y_true, ValueId y_pred,
-                 ValueId sample_weight) {
+                 ValueId sample_weight, ValueId mask_of_output) {
   const Builder::Scope scope = b.scope("loss");
   const DType dtype =
       loss.has("dtype") ? parse_dtype(loss.string("dtype")).value() : b.dtype(y_pred);
   const std::string reduction = reduction_of(loss);
   auto [values, mask] = loss_values(b, loss.class_name, &loss, y_true, y_pred, dtype);
+  if (mask_of_output != kNone) {
+    mask = both_masks(b, mask, aligned_mask(b, mask_of_output, values));
+  }
 
   ValueId weight = sample_weight == kNone ? kNone : b.cast(sample_weight, dtype);
   if (mask != kNone) {

@@ -32,6 +32,7 @@ struct Metric {
   // max when larger is better, min when smaller is; for callbacks' auto mode.
   bool larger_is_better = false;
   bool has_direction = true;  // false: unknown (Mean, Sum, counts)
+  bool takes_mask = false;    // a mask of the output weighs its values, 0 or 1
 };
 
 // The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class

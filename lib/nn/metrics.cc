@@ -212,6 +212,7 @@ Metric mean_of(std::string name, ValuesFunction values_of) {
     const auto [total, count] = total_and_count(b, values, sample_weight, dtype);
     return {b.add(state[0], total), b.add(state[1], count)};
   };
+  metric.takes_mask = true;
   metric.result = [](const std::vector<HostTensor>& state) {
     return std::vector{mean_result(state)};
   };

@@ -6,6 +6,7 @@
 #include "base/suggest.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
+#include "nn/masks.h"
 #include "nn/regularizers.h"
 
 namespace meshtrain {
@@ -137,6 +138,13 @@ class ModelBuilder {
     try {
       call.output_shape = layer->build(shapes, diagnostics_);
       call.dtype = layer->output_dtype(dtypes);
+      if (!is_failed(call.output_shape)) {
+        std::vector<bool> masked;
+        for (const int input : call.inputs) {
+          masked.push_back(model_.calls_[input].has_mask);
+        }
+        call.has_mask = propagates_mask(*layer, shapes, masked, diagnostics_);
+      }
       if (is_too_large(call.output_shape)) {
         diagnostics_
             .error("E120", layer->loc,
@@ -286,23 +294,24 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
                                   std::span<const ValueId> parameters, bool training, ValueId step,
                                   int64_t seed,
                                   const std::function<ValueId(const std::string&, ValueId)>& pinned,
-                                  std::vector<ValueId>* penalties,
-                                  std::vector<ValueId>* updates) const {
+                                  std::vector<ValueId>* penalties, std::vector<ValueId>* updates,
+                                  std::vector<ValueId>* masks) const {
   MESHTRAIN_CHECK(inputs.size() == inputs_.size(), "{} inputs for {}", inputs.size(),
                   inputs_.size());
   MESHTRAIN_CHECK(parameters.size() == weights_.size(), "{} parameters for {}", parameters.size(),
                   weights_.size());
   std::vector<ValueId> fresh(weights_.size(), kNone);  // given by update()
-  std::vector<ValueId> results;
+  std::vector<ValueId> results, result_masks;
   size_t next_input = 0;
   for (const Call& call : calls_) {
     if (call.is_input) {
       results.push_back(builder.cast(inputs[next_input++], call.dtype));
+      result_masks.push_back(kNone);
       continue;
     }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}};
+    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}};
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];
@@ -322,13 +331,16 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
       }
     };
     layer.use = call.use;
-    std::vector<ValueId> arguments;
+    std::vector<ValueId> arguments, input_masks;
     for (const int input : call.inputs) {
+      input_masks.push_back(result_masks[input]);
       const ValueId x = results[input];
       const bool cast = layer.casts_inputs() && is_floating(builder.dtype(x));
       arguments.push_back(cast ? builder.cast(x, layer.dtype) : x);
     }
+    context.masks = input_masks;
     const ValueId result = layer.call(context, arguments);
+    result_masks.push_back(propagate_mask(layer, context, arguments, input_masks));
     if (layer.regularizes_output()) {
       context.regularize(result);
     }
@@ -340,6 +352,9 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
   std::vector<ValueId> outputs;
   for (const int output : outputs_) {
     outputs.push_back(results[output]);
+    if (masks != nullptr) {
+      masks->push_back(result_masks[output]);
+    }
   }
   return outputs;
 }

@@ -55,6 +55,8 @@ struct CallContext {
   std::function<ValueId(int weight_index)> weight;
   // The value that a weight which does not train takes at the end of the step; only when training.
   std::function<void(int weight_index, ValueId value)> update;
+  // Of each input: its mask (batch, steps), bool, or kNone.
+  std::span<const ValueId> masks;
   // An output of a part of the layer, which the argument activity_regularizer may penalize.
   std::function<void(ValueId part)> regularize;
 };
@@ -76,6 +78,11 @@ class Layer {
   virtual bool casts_weights() const { return true; }
   // Whether activity_regularizer is of the layer's output; else `call` names the parts.
   virtual bool regularizes_output() const { return true; }
+  // Masks of steps (masks.h). Whether the layer makes a mask, and that mask, of shape (batch,
+  // steps); the input whose mask a layer passes on.
+  virtual bool makes_mask() const { return false; }
+  virtual ValueId make_mask(CallContext&, std::span<const ValueId>) const { return kNone; }
+  virtual size_t masked_input() const { return 0; }
   // The arguments as configured; null for a layer that keeps none.
   virtual const ConfigObject* config() const { return nullptr; }
 
@@ -119,6 +126,7 @@ class Model {
     LayerUse use;
     Shape output_shape;     // with kUnknownDim for the batch
     bool is_input = false;  // an Input: fed by the data
+    bool has_mask = false;  // of steps (masks.h)
     DType dtype = DType::kFloat32;
   };
   const std::string& name() const { return name_; }
@@ -135,13 +143,14 @@ class Model {
   // called with "<layer path>/output" and the value after every layer and returns the value to use
   // (the pin, or the value itself). Returns the outputs. `penalties`, when given, receives the
   // scalars that regularizers add to the loss; `updates`, beside weights(), the values that layers
-  // give their moving averages in a training step, kNone elsewhere.
+  // give their moving averages in a training step, kNone elsewhere; `masks` those of the outputs.
   std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
                              std::span<const ValueId> parameters, bool training, ValueId step,
                              int64_t seed,
                              const std::function<ValueId(const std::string&, ValueId)>& pinned,
                              std::vector<ValueId>* penalties = nullptr,
-                             std::vector<ValueId>* updates = nullptr) const;
+                             std::vector<ValueId>* updates = nullptr,
+                             std::vector<ValueId>* masks = nullptr) const;
 
  private:
   std::string name_;

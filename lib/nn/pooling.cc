@@ -1,5 +1,6 @@
 // Max and average pooling over windows, over everything and over a given number of windows.
 // Source: Keras 3 layers/pooling.
+#include "nn/masks.h"
 #include "nn/spatial.h"
 
 namespace meshtrain {
@@ -48,8 +49,13 @@ class GlobalPooling : public SpatialLayer {
     for (size_t d = 0; d < rank(); ++d) {
       axes.push_back(static_cast<int64_t>(d) + 1);
     }
-    return kMax ? context.builder.reduce_max(x, axes, keeps_rank())
-                : context.builder.reduce_mean(x, axes, keeps_rank());
+    Builder& b = context.builder;
+    if (!kMax && rank() == 1 && !context.masks.empty() && context.masks[0] != kNone) {
+      const ValueId valid = mask_beside(b, context.masks[0], x);
+      const ValueId count = b.maximum(b.reduce_sum(valid, axes, keeps_rank()), 1.0);
+      return b.div(b.reduce_sum(b.mul(x, valid), axes, keeps_rank()), count);
+    }
+    return kMax ? b.reduce_max(x, axes, keeps_rank()) : b.reduce_mean(x, axes, keeps_rank());
   }
 };
 

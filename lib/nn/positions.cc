@@ -65,7 +65,8 @@ class PositionLayer : public ConfiguredLayer {
       return true;
     }
     shape_error(diagnostics, inputs,
-                fmt::format("`positions` must be (None, {}), one for each step", steps));
+                fmt::format("`positions` must be (None, {}), one for each step", steps))
+        .help(fmt::format("give the Input of positions the shape [{}]", steps));
     return false;
   }
 };
@@ -92,7 +93,8 @@ class PositionEmbedding final : public PositionLayer {
     }
     const Shape& x = inputs[role("inputs")];
     if (x.size() < 3 || (has_role("positions") && x.size() != 3)) {
-      shape_error(diagnostics, inputs, "it needs (batch, steps, features)");
+      shape_error(diagnostics, inputs, "it needs (batch, steps, features)")
+          .help("put it behind an Embedding, or reshape its input");
       return failed_shape();
     }
     const int64_t rows = config_.integer("sequence_length"), steps = x[x.size() - 2];
@@ -113,8 +115,8 @@ class PositionEmbedding final : public PositionLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    return table_rows(b, context.weight(table_), positions(b, inputs), start_index(),
-                      b.shape(inputs[role("inputs")]));
+    const Shape shape = b.shape(inputs[role("inputs")]);
+    return table_rows(b, context.weight(table_), positions(b, inputs), start_index(), shape);
   }
 
  private:
@@ -133,7 +135,8 @@ class SinePositionEncoding final : public PositionLayer {
     }
     const Shape& x = inputs[role("inputs")];
     if (x.size() < 3 || (has_role("positions") && x.size() != 3)) {
-      shape_error(diagnostics, inputs, "it needs (batch, steps, features)");
+      shape_error(diagnostics, inputs, "it needs (batch, steps, features)")
+          .help("put it behind an Embedding, or reshape its input");
       return failed_shape();
     }
     return positions_fit(inputs, x[x.size() - 2], diagnostics) ? x : failed_shape();
@@ -177,7 +180,8 @@ class RotaryEmbedding final : public PositionLayer {
     const auto feature = axis_in(config_.integer("feature_axis"), x.size());
     if (x.size() < 3 || !step || !feature || *step == *feature || *step == 0 || *feature == 0) {
       shape_error(diagnostics, inputs,
-                  "`sequence_axis` and `feature_axis` must be two dimensions beside the batch");
+                  "`sequence_axis` and `feature_axis` must be two dimensions beside the batch")
+          .help("the defaults are 1 and -1, for (batch, steps, features)");
       return failed_shape();
     }
     if (!check_rotary(config_, name, x[static_cast<size_t>(*feature)], diagnostics) ||
@@ -259,9 +263,14 @@ class TokenAndPositionEmbedding final : public PositionLayer {
     Builder& b = context.builder;
     const ValueId ids = b.cast(inputs[role("inputs")], DType::kInt32);
     const ValueId tokens = to_compute(context, b.gather_rows(context.weight(token_), ids));
-    const ValueId places = table_rows(b, context.weight(position_), positions(b, inputs),
-                                      start_index(), b.shape(tokens));
+    const Shape shape = b.shape(tokens);
+    const ValueId places =
+        table_rows(b, context.weight(position_), positions(b, inputs), start_index(), shape);
     return b.add(tokens, to_compute(context, places));
+  }
+  bool makes_mask() const override { return config_.boolean("mask_zero"); }
+  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
+    return nonzero_mask(context.builder, inputs[role("inputs")]);
   }
 
  private:

@@ -66,7 +66,7 @@ bool check_rotary(const ConfigObject& layer, std::string_view name, int64_t size
   if (size % 2 != 0) {
     diagnostics
         .error("E120", layer.loc,
-               fmt::format("`{}` rotates pairs of {} features, an odd number", name, size))
+               fmt::format("layer `{}` rotates pairs of {} features, an odd number", name, size))
         .help("give the heads (or the input) an even size");
     return false;
   }

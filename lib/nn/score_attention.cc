@@ -47,7 +47,8 @@ class ScoreAttention : public ConfiguredLayer {
     };
     if (!is_mask(at->query_mask, query[1]) || !is_mask(at->value_mask, value[1]) ||
         !is_mask(at->key_mask, value[1])) {
-      shape_error(diagnostics, inputs, "a mask has one flag for each step: (batch, steps)");
+      shape_error(diagnostics, inputs, "a mask has one flag for each step: (batch, steps)")
+          .help("give the mask's Input the shape [steps]");
       return failed_shape();
     }
     add_weights(query[2]);
@@ -61,8 +62,12 @@ class ScoreAttention : public ConfiguredLayer {
     const auto flags = [&](const std::optional<size_t>& role) {
       return role ? b.cast(inputs[*role], DType::kBool) : kNone;
     };
-    const ValueId query_mask = flags(at.query_mask);
-    const ValueId key_mask = both_masks(b, flags(at.value_mask), flags(at.key_mask));
+    const auto mask_of = [&](size_t input, const std::optional<size_t>& role) {
+      const ValueId own = context.masks.empty() ? kNone : context.masks[input];
+      return own == kNone ? flags(role) : own;
+    };
+    const ValueId query_mask = mask_of(at.query, at.query_mask);
+    const ValueId key_mask = both_masks(b, mask_of(at.value, at.value_mask), flags(at.key_mask));
     const bool causal = use.call_flag("use_causal_mask");
     ValueId o = is_product() ? attend(context, q, v, k, key_mask, causal)
                              : weigh(context, scores(context, q, k), v, key_mask, causal);
@@ -70,6 +75,10 @@ class ScoreAttention : public ConfiguredLayer {
       o = b.select(b.expand_dims(query_mask, 2), o, b.constant(0, b.dtype(o)));
     }
     return o;
+  }
+
+  size_t masked_input() const override {
+    return inputs_of(use, use.roles.empty() ? 1 : use.roles.size()).query;
   }
 
  protected:

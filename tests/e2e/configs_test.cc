@@ -211,6 +211,19 @@ TEST_CASE("char_mlp.yaml learns more of Shakespeare than pairs of characters") {
   CHECK(logs["loss"].get<double>() < pairs - 0.2);
 }
 
+TEST_CASE("nanogpt_shakespeare.yaml learns more of its tales than pairs of characters") {
+  const std::string text =
+      read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/datasets/tales.txt", 1 << 20);
+  std::vector<std::string> args = {config("nanogpt_shakespeare"), "vars.steps=400",
+                                   "fit.epochs=1", "fit.steps_per_epoch=400"};
+  if (test::kIsInstrumented) {
+    args.insert(args.end(), {"fit.limit_steps=3"});
+    CHECK(std::isfinite(evaluation(args)["loss"].get<double>()));
+    return;
+  }
+  CHECK(evaluation(args)["loss"].get<double>() < 0.8 * pair_entropy(text.substr(54000)));
+}
+
 TEST_CASE("mnist_convnet.yaml learns the built-in digits") {
   std::vector<std::string> args = {config("mnist_convnet")};
   if (test::kIsInstrumented) {

@@ -19,6 +19,8 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Reshape.target_shape", "[-1]"},
       {"Permute.dims", "[2, 1, 3]"},
       {"Dot.axes", "1"},
+      {"PositionEmbedding.sequence_length", "6"},
+      {"TokenAndPositionEmbedding.sequence_length", "6"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},
       {"PiecewiseConstantDecay.boundaries", "[10, 20]"},
@@ -105,8 +107,9 @@ bool says(const Diagnostic& d, const std::string& part) {
 }
 
 bool takes_two_inputs(const std::string& class_name) {
-  static const std::set<std::string> kNames = {"Add",     "Subtract", "Multiply",    "Average",
-                                               "Maximum", "Minimum",  "Concatenate", "Dot"};
+  static const std::set<std::string> kNames = {
+      "Add",     "Subtract",    "Multiply", "Average",   "Maximum",
+      "Minimum", "Concatenate", "Dot",      "Attention", "AdditiveAttention"};
   return kNames.contains(class_name);
 }
 

@@ -66,8 +66,6 @@ def group_query():
         case(name, [Q, K], {**small, "num_key_value_heads": 1, "use_gate": True}, roles=["query", "value"]),
         case(name, [Q], {**small, "sliding_window": 2}, roles=["query"]),
         case(name, [Q, K, [2, 3]], small, integers=[None, None, 9], roles=["query", "value", "value_mask"]),
-        case(name, [Q, K], {k: v for k, v in small.items() if k != "dropout"}, roles=["query", "value"],
-             policy="mixed_bfloat16"),
     ]
 
 
@@ -83,7 +81,7 @@ def scored():
         case("AdditiveAttention", [Q, K], {}, roles=["query", "value"]),
         case("AdditiveAttention", [Q, [2, 3, 6], K], {"use_scale": False}, roles=["query", "value", "key"]),
     ]
-    return out + [case(name, [Q, K], {}, roles=["query", "value"], policy="mixed_bfloat16") for name in SCORED]
+    return out
 
 
 def embeddings():
@@ -120,7 +118,7 @@ def embeddings():
     for each in cases:
         first.setdefault(each["class_name"], each)
     half = [{k: v for k, v in each.items() if k != "computed_in"} | {"policy": "mixed_bfloat16"}
-            for each in first.values()]
+            for name, each in first.items() if name not in ("PositionEmbedding", "RotaryEmbedding")]
     return cases + half
 
 

