@@ -22,11 +22,14 @@ MT_FN T sgd(T w, T g, T rate) {
 }
 
 // v' = mu v - rate g;  w + v', or w + mu v' - rate g
+template <class T>
+struct MomentumStep {
+  T w, v;
+};
 template <bool is_nesterov, class T>
-MT_FN T momentum(T w, T g, T rate, T mu, T& v) {
-  const T step = rate * g;
-  v = mu * v - step;
-  return is_nesterov ? w + (mu * v - step) : w + v;
+MT_FN MomentumStep<T> momentum(T w, T g, T rate, T mu, T v) {
+  const T step = rate * g, velocity = mu * v - step;
+  return {is_nesterov ? w + (mu * velocity - step) : w + velocity, velocity};
 }
 
 // v' = rho v + (1 - rho) g^2;  a' = rho a + (1 - rho) g;  below = v' [- a'^2] + epsilon
@@ -36,20 +39,22 @@ struct RmspropNumbers {
   T rho, rest;  // rest: 1 - rho, rounded once
   T mu, epsilon;
 };
+template <class T>
+struct RmspropStep {
+  T w, v, m, a;
+};
 template <bool has_momentum, bool is_centered, class T>
-MT_FN T rmsprop(T w, T g, T rate, const RmspropNumbers<T>& n, T& v, T& m, T& a) {
-  v = n.rho * v + n.rest * (g * g);
-  T below = v + n.epsilon;
+MT_FN RmspropStep<T> rmsprop(T w, T g, T rate, RmspropNumbers<T> n, T v, T m, T a) {
+  const T velocity = n.rho * v + n.rest * (g * g);
+  T average = a, below = velocity + n.epsilon;
   if constexpr (is_centered) {
-    a = n.rho * a + n.rest * g;
-    below = v - a * a + n.epsilon;
+    average = n.rho * a + n.rest * g;
+    below = velocity - average * average + n.epsilon;
   }
   T step = rate * g / sqrt(below);
-  if constexpr (has_momentum) {
+  if constexpr (has_momentum)
     step = n.mu * m + step;
-    m = step;
-  }
-  return w - step;
+  return {w - step, velocity, step, average};
 }
 
 // m' = m + (g - m) (1 - beta1);  v' = v + (g^2 - v) (1 - beta2);  top' = max(top, v')
@@ -59,16 +64,16 @@ struct AdamNumbers {
   T rest1, rest2;  // 1 - beta1, 1 - beta2
   T epsilon;
 };
+template <class T>
+struct AdamStep {
+  T w, m, v, top;
+};
 template <bool is_amsgrad, class T>
-MT_FN T adam(T w, T g, T rate, const AdamNumbers<T>& n, T& m, T& v, T& top) {
-  m = m + (g - m) * n.rest1;
-  v = v + (g * g - v) * n.rest2;
-  T scale = v;
-  if constexpr (is_amsgrad) {
-    top = max(top, v);
-    scale = top;
-  }
-  return w - rate * m / (sqrt(scale) + n.epsilon);
+MT_FN AdamStep<T> adam(T w, T g, T rate, AdamNumbers<T> n, T m, T v, T top) {
+  const T mean = m + (g - m) * n.rest1;
+  const T square = v + (g * g - v) * n.rest2;
+  const T largest = is_amsgrad ? max(top, square) : square;
+  return {w - rate * mean / (sqrt(largest) + n.epsilon), mean, square, largest};
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void DeviceText::add_file(std::string_view name) {
   MESHTRAIN_CHECK(file != files.end(), "no device code {}", name);
   std::string own;
   for (std::string_view rest = file->text; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+    const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
     rest.remove_prefix(line.size());
     if (line.starts_with(kInclude))
       add_file(line.substr(kInclude.size(), line.rfind('"') - kInclude.size()));

@@ -46,10 +46,10 @@ void momentum(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_v = o.new_slot[0];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    T velocity = v[i];
-    o.new_param[i] =
-        mt::momentum<kNesterov>(mt::decayed(o.param[i], o.decay), o.grad[i], o.rate, mu, velocity);
-    new_v[i] = velocity;
+    const mt::MomentumStep<T> step =
+        mt::momentum<kNesterov>(mt::decayed(o.param[i], o.decay), o.grad[i], o.rate, mu, v[i]);
+    new_v[i] = step.v;
+    o.new_param[i] = step.w;
   }
 }
 
@@ -67,18 +67,19 @@ void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_a = o.new_slot[kMomentum ? 2 : 1];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    T velocity = v[i], mean = 0, average = 0;
+    T mean = 0, average = 0;
     if constexpr (kMomentum)
       mean = m[i];
     if constexpr (kCentered)
       average = a[i];
-    o.new_param[i] = mt::rmsprop<kMomentum, kCentered>(mt::decayed(o.param[i], o.decay), o.grad[i],
-                                                       o.rate, numbers, velocity, mean, average);
-    new_v[i] = velocity;
+    const mt::RmspropStep<T> step = mt::rmsprop<kMomentum, kCentered>(
+        mt::decayed(o.param[i], o.decay), o.grad[i], o.rate, numbers, v[i], mean, average);
+    new_v[i] = step.v;
     if constexpr (kMomentum)
-      new_m[i] = mean;
+      new_m[i] = step.m;
     if constexpr (kCentered)
-      new_a[i] = average;
+      new_a[i] = step.a;
+    o.new_param[i] = step.w;
   }
 }
 
@@ -111,15 +112,16 @@ void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_top = o.new_slot[2];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    T mean = m[i], square = v[i], largest = 0;
+    T largest = 0;
     if constexpr (kAmsgrad)
       largest = top[i];
-    o.new_param[i] = mt::adam<kAmsgrad>(mt::decayed(o.param[i], o.decay), o.grad[i], o.rate,
-                                        numbers, mean, square, largest);
-    new_m[i] = mean;
-    new_v[i] = square;
+    const mt::AdamStep<T> step = mt::adam<kAmsgrad>(mt::decayed(o.param[i], o.decay), o.grad[i],
+                                                    o.rate, numbers, m[i], v[i], largest);
+    new_m[i] = step.m;
+    new_v[i] = step.v;
     if constexpr (kAmsgrad)
-      new_top[i] = largest;
+      new_top[i] = step.top;
+    o.new_param[i] = step.w;
   }
 }
 

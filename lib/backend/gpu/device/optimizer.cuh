@@ -26,20 +26,34 @@ struct Optimizing {
   }
 };
 
-// The new parameter; `s`: the slots, in their order.
+// The new parameter; `s`: the slots, in their order, which are replaced.
 template <Optimizing O, class T, int N>
 MT_FN T updated(T w, T g, T rate, T (&s)[N]) {
   if constexpr (O.rule == Rule::kSgd) {
     return sgd(w, g, rate);
   } else if constexpr (O.rule == Rule::kRmsprop) {
-    constexpr RmspropNumbers<T> numbers = {(T)O.rho, (T)(1.0 - O.rho), (T)O.momentum, (T)O.epsilon};
-    return rmsprop<O.has_momentum(), O.is_variant>(w, g, rate, numbers, s[0],
-                                                   s[O.has_momentum() ? 1 : 0], s[N - 1]);
+    constexpr int m = O.has_momentum() ? 1 : 0, a = N - 1;
+    const RmspropStep<T> step = rmsprop<O.has_momentum(), O.is_variant>(
+        w, g, rate, {(T)O.rho, (T)(1.0 - O.rho), (T)O.momentum, (T)O.epsilon}, s[0], s[m], s[a]);
+    s[0] = step.v;
+    if constexpr (O.has_momentum())
+      s[m] = step.m;
+    if constexpr (O.is_variant)
+      s[a] = step.a;
+    return step.w;
   } else if constexpr (O.rule == Rule::kAdam) {
-    constexpr AdamNumbers<T> numbers = {(T)(1.0 - O.beta1), (T)(1.0 - O.beta2), (T)O.epsilon};
-    return adam<O.is_variant>(w, g, rate, numbers, s[0], s[1], s[N - 1]);
+    const AdamStep<T> step = adam<O.is_variant>(
+        w, g, rate, {(T)(1.0 - O.beta1), (T)(1.0 - O.beta2), (T)O.epsilon}, s[0], s[1], s[N - 1]);
+    s[0] = step.m;
+    s[1] = step.v;
+    if constexpr (O.is_variant)
+      s[N - 1] = step.top;
+    return step.w;
   } else {
-    return momentum<O.rule == Rule::kNesterov>(w, g, rate, (T)O.momentum, s[0]);
+    const MomentumStep<T> step =
+        momentum<O.rule == Rule::kNesterov>(w, g, rate, (T)O.momentum, s[0]);
+    s[0] = step.v;
+    return step.w;
   }
 }
 
