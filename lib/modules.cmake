@@ -72,3 +72,18 @@ function(meshtrain_module name)
     target_sources(meshtrain_${name} PRIVATE $<TARGET_OBJECTS:meshtrain_${name}_shared>)
   endif()
 endfunction()
+
+# meshtrain_embed_files(OUTPUT.cc FILES a.yaml ROOT FOLDER HEADER h.h TYPE Template FUNCTION templates [SUFFIX .yaml]
+# [NAMESPACE meshtrain]): makes a source that has the texts of the files (scripts/embed_files.cmake).
+function(meshtrain_embed_files output)
+  cmake_parse_arguments(ARG "" "ROOT;HEADER;TYPE;FUNCTION;SUFFIX;NAMESPACE" "FILES" ${ARGN})
+  list(JOIN ARG_FILES "$<SEMICOLON>" _files)
+  set(_definitions "-DFILES=${_files}" -DOUTPUT=${output})
+  foreach(name ROOT HEADER TYPE FUNCTION SUFFIX NAMESPACE)
+    list(APPEND _definitions "-D${name}=${ARG_${name}}")
+  endforeach()
+  set(_script ${PROJECT_SOURCE_DIR}/scripts/embed_files.cmake)
+  get_filename_component(_name ${output} NAME)
+  add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} ${_definitions} -P ${_script}
+    DEPENDS ${ARG_FILES} ${_script} COMMENT "Embedding files in ${_name}" VERBATIM)
+endfunction()

@@ -82,7 +82,7 @@ need() {
 
 check_format() {
   local files tool=clang-format-14
-  mapfile -t files < <(find lib app tests \( -name '*.h' -o -name '*.cc' \) -print | sort)
+  mapfile -t files < <(find lib app tests \( -name '*.h' -o -name '*.cc' -o -name '*.cuh' \) -print | sort)
   [ "${#files[@]}" -gt 0 ] || return 1
   command -v "$tool" >/dev/null 2>&1 || tool=clang-format
   printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 50 "$tool" --dry-run -Werror || {

@@ -12,22 +12,17 @@
 #include <array>
 #include <cstdint>
 
+#include "base/philox_block.h"
+
 namespace meshtrain {
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 
 inline PhiloxBlock philox4x32_10(PhiloxBlock counter, uint64_t key) {
-  uint32_t k0 = static_cast<uint32_t>(key);
-  uint32_t k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53u} * counter[0];
-    const uint64_t p1 = uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<uint32_t>(p1),
-               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<uint32_t>(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return counter;
+  const uint64_t block = uint64_t{counter[1]} << 32 | counter[0];
+  const mt::PhiloxBlock out = mt::philox(block, counter[2], counter[3], static_cast<uint32_t>(key),
+                                         static_cast<uint32_t>(key >> 32));
+  return {out.v[0], out.v[1], out.v[2], out.v[3]};
 }
 
 // The 32 random bits of global element `index`.

@@ -14,7 +14,7 @@ constexpr size_t kLongestLog = 4000;
 // --fmad=false: a product and a sum round the same whether or not they came into one kernel, so
 // that a value does not depend on what is fused with it, and equals the CPU's. Kernels that want
 // speed from it say fmaf. No fast math: NaN, infinity and subnormal numbers keep their meaning.
-constexpr const char* kOptions[] = {"--std=c++17", "--fmad=false", "--minimal"};
+constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false", "--minimal"};
 
 class Program {
  public:

@@ -16,11 +16,14 @@ namespace meshtrain::gpu {
 
 // Threads of every block of a generated kernel.
 constexpr unsigned kThreads = 256;
+// The device code that every body may use.
+constexpr std::string_view kElementwise = "backend/gpu/device/elementwise.cuh";
 
-// CUDA C++ of one generated function, which computes one block of kThreads threads:
+// CUDA C++ of one generated function, which computes one block of kThreads threads, in namespace
+// mt:
 //   static __device__ void NAME(const unsigned long long* arg, unsigned block,
 //                               unsigned char* shared) { BODY }
-// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles. It must not
+// It may use what `device` declares, threadIdx.x, __syncthreads() and warp shuffles. It must not
 // use blockIdx or blockDim, so that several bodies fit into one launch, or one after the other into
 // one block. A body must not return before a __syncthreads() that other threads reach.
 struct KernelBody {
@@ -28,12 +31,14 @@ struct KernelBody {
   std::string text;  // BODY
   unsigned shared_bytes = 0;
   bool has_barriers = false;  // __syncthreads or shuffles: otherwise threads are independent
+  std::string_view device = kElementwise;
 };
 using KernelBodyPtr = std::shared_ptr<const KernelBody>;
 
 // Name and text hashed together: equal bodies have equal names.
+// `device`: the file of device/ that the text needs.
 KernelBodyPtr make_body(std::string_view kind, std::string text, unsigned shared_bytes,
-                        bool has_barriers);
+                        bool has_barriers, std::string_view device = kElementwise);
 
 struct Launch {
   KernelBodyPtr body;

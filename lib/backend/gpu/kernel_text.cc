@@ -36,7 +36,7 @@ std::string word_type(int64_t bytes) {
     case 8:
       return "unsigned long long";
     default:
-      return "mt_pack<unsigned, 4>";
+      return "mt::Pack<unsigned, 4>";
   }
 }
 

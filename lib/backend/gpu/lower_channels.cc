@@ -19,8 +19,8 @@ const T* u = (const T*)arg[0];
 const T* v = (const T*)arg[1];
 double* out = (double*)arg[2];
 auto term = [=](U k, U r) -> A {
-  const double x = (double)mt_load(u + r * channels + k);
-  return {x, same ? x * x : x * (double)mt_load(v + r * channels + k)};
+  const double x = (double)mt::load(u + r * channels + k);
+  return {x, same ? x * x : x * (double)mt::load(v + r * channels + k)};
 };
 auto result = [=](U k, unsigned part, A a) {
   out[(U)part * 2 * channels + k] = a.u;

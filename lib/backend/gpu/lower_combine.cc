@@ -88,9 +88,9 @@ Form form_of(const Region& region, int64_t item) {
 // Arguments: blocks of a region; elements and step where they are side by side; then of each region
 // the addresses of the result and of its sources, or of the first source and the bytes to the next.
 std::string combine_text(const Form& form, Reduction reduction, DType dtype, uint64_t blocks) {
-  const std::string_view op = reduction == Reduction::kSum   ? "mt_add"
-                              : reduction == Reduction::kMax ? "mt_max"
-                                                             : "mt_min";
+  const std::string_view op = reduction == Reduction::kSum   ? "mt::add"
+                              : reduction == Reduction::kMax ? "mt::max"
+                                                             : "mt::min";
   const bool is_copy = form.num_sources == 1, is_flat = form.count > 0;
   std::string text = fmt::format(
       "typedef {} E;\n"
@@ -121,15 +121,15 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
     return text + fmt::format("to[{}] = ((const E*)region[1])[i];\n}}\n", out);
   const std::string end = is_flat ? "n" : fmt::format("i + {}", form.pack);
   text += fmt::format(
-      "mt_compute<E> sum[{0}], x[{0}];\n"
-      "mt_read(sum, (const E*)region[1], i, {1});\n"
+      "mt::Compute<E> sum[{0}], x[{0}];\n"
+      "mt::read(sum, (const E*)region[1], i, {1});\n"
       "#pragma unroll 8\n"
       "for (int s = 2; s <= {2}; ++s) {{\n"
-      "mt_read(x, (const E*){6}, i, {1});\n"
+      "mt::read(x, (const E*){6}, i, {1});\n"
       "#pragma unroll\n"
       "for (int e = 0; e < {0}; ++e) sum[e] = {3}(sum[e], x[e]);\n"
       "}}\n"
-      "mt_write(to, {4}, {5}, sum);\n"
+      "mt::write(to, {4}, {5}, sum);\n"
       "}}\n",
       form.pack, end, form.num_sources, op, out, is_flat ? "n" : fmt::format("o + {}", form.pack),
       form.is_stepped ? "(region[1] + (s - 1) * region[2])" : "region[s]");

@@ -20,7 +20,7 @@ int64_t pixels_of(const std::array<int64_t, 3>& sizes) {
 std::string conv_head(const ConvShape& shape, bool of_input, int64_t images, int64_t columns,
                       int64_t reach = 0) {
   return window_text(shape, of_input, images, columns, reach) +
-         type_line("T", type_name(shape.dtype)) + "typedef mt_compute<T> A;\n" +
+         type_line("T", type_name(shape.dtype)) + "typedef mt::Compute<T> A;\n" +
          fused_line(shape.dtype) + constant_line("U", "channels", shape.channels) +
          constant_line("U", "filters", shape.filters) +
          constant_line("U", "group_channels", shape.channels / shape.groups) +
@@ -63,11 +63,11 @@ for (int z = 0; z < K0; ++z) {
       const T* pixel = from + (((I)a * I1 + b) * I2 + d) * (I)channels;
       const T* cell = kernel + (((I)z * K1 + y) * K2 + x) * (I)(group_channels * filters);
       for (U c = 0; c < group_channels; ++c)
-        sum = fused(mt_load(pixel + c), mt_load(cell + c * filters), sum);
+        sum = fused(mt::load(pixel + c), mt::load(cell + c * filters), sum);
     }
   }
 }
-mt_store(to, sum);
+mt::store(to, sum);
 )";
 
 constexpr std::string_view kDgrad = R"(
@@ -86,11 +86,11 @@ for (int z = 0; z < K0; ++z) {
       const T* pixel = from + (((I)(a / S0) * O1 + b / S1) * O2 + d / S2) * (I)filters;
       const T* cell = kernel + (((I)z * K1 + y) * K2 + x) * (I)(group_channels * filters);
       for (U f = 0; f < group_filters; ++f)
-        sum = fused(mt_load(pixel + f), mt_load(cell + f), sum);
+        sum = fused(mt::load(pixel + f), mt::load(cell + f), sum);
     }
   }
 }
-mt_store(to, sum);
+mt::store(to, sum);
 )";
 
 // Output k of the reduction: an element of the kernel; term r: a pixel of y's gradient.
@@ -109,9 +109,9 @@ auto term = [=](U k, U r) -> A {
   if (a < 0 || a >= I0 || b < 0 || b >= I1 || d < 0 || d >= I2) return A(0);
   const T* x = (const T*)(x_base + image * x_step) + (((I)a * I1 + b) * I2 + d) * (I)channels;
   const T* dy = (const T*)(dy_base + image * dy_step) + (I)pixel * (I)filters;
-  return mt_load(x + channel) * mt_load(dy + filter);
+  return mt::load(x + channel) * mt::load(dy + filter);
 };
-auto result = [=](U k, unsigned part, A a) { mt_store(out + (U)part * outputs_of_part + k, a); };
+auto result = [=](U k, unsigned part, A a) { mt::store(out + (U)part * outputs_of_part + k, a); };
 )";
 
 // The conv (or its transpose) of the images of a run by one thread an element.

@@ -195,7 +195,7 @@ uint64_t bits_of(DType dtype, double value) {
 std::string repeated(DType dtype) {
   const bool is_bfloat16 = dtype == DType::kBFloat16;
   if (is_bfloat16 || dtype == DType::kFloat16) {
-    return fmt::format("mt_{}_bits(mt_float_of((unsigned)bits)) * 0x1000100010001ull",
+    return fmt::format("mt::{}_bits(mt::float_of((unsigned)bits)) * 0x1000100010001ull",
                        is_bfloat16 ? "bf16" : "f16");
   }
   switch (dtype_size(dtype)) {
@@ -271,7 +271,7 @@ void GpuLowering::make(const IotaSpec& spec) {
       "{0}* to = ({0}*)arg[0];\n"
       "for (unsigned long long i = (unsigned long long)block * kThreads + threadIdx.x; i < {1}ull; "
       "i += {2}ull)\n"
-      "mt_store(to + i, ({3})(arg[1] + i / {4}ull % {5}ull));\n",
+      "mt::store(to + i, ({3})(arg[1] + i / {4}ull % {5}ull));\n",
       type_name(to.dtype), total, launch.blocks * kThreads, compute_type(to.dtype), inner,
       to.shape[axis]);
   launch.body = make_body("iota", std::move(text), 0, false);

@@ -109,7 +109,7 @@ class TapeText {
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (patterns_[i] == Pattern::kScalar)
         text +=
-            fmt::format("const {} a{} = mt_load(p{});\n", compute_type(operands_[i].dtype), i, i);
+            fmt::format("const {} a{} = mt::load(p{});\n", compute_type(operands_[i].dtype), i, i);
     }
     return text;
   }
@@ -134,7 +134,7 @@ class TapeText {
       text += packed_read(i);
     text += compute(pack_);
     for (size_t r = 0; r < results_.size(); ++r)
-      text += fmt::format("mt_write(to{0}, i, n, r{0});\n", r);
+      text += fmt::format("mt::write(to{0}, i, n, r{0});\n", r);
     return text + "}\n";
   }
 
@@ -144,10 +144,10 @@ class TapeText {
       return "";
     if (patterns_[i] == Pattern::kFull) {
       if (is_aligned(operands_[i].data, bytes))
-        return fmt::format("mt_read(a{0}, p{0}, i, n);\n", i);
+        return fmt::format("mt::read(a{0}, p{0}, i, n);\n", i);
       return fmt::format(
           "#pragma unroll\n"
-          "for (int e = 0; e < {0}; ++e) if (i + e < n) a{1}[e] = mt_load(p{1} + i + e);\n",
+          "for (int e = 0; e < {0}; ++e) if (i + e < n) a{1}[e] = mt::load(p{1} + i + e);\n",
           pack_, i);
     }
     const std::vector<int64_t>& strides = loop_.strides[i + 1];
@@ -156,10 +156,10 @@ class TapeText {
                           std::all_of(strides.begin(), strides.end() - 1,
                                       [this](int64_t stride) { return stride % pack_ == 0; });
     if (in_packs)
-      return text + fmt::format("mt_read(a{0}, p{0}, o{0}, o{0} + {1});\n", i, pack_);
+      return text + fmt::format("mt::read(a{0}, p{0}, o{0}, o{0} + {1});\n", i, pack_);
     return text + fmt::format(
                       "#pragma unroll\n"
-                      "for (int e = 0; e < {0}; ++e) a{1}[e] = mt_load(p{1} + o{1} + e * {2});\n",
+                      "for (int e = 0; e < {0}; ++e) a{1}[e] = mt::load(p{1} + o{1} + e * {2});\n",
                       pack_, i, strides.back());
   }
 
@@ -175,7 +175,7 @@ class TapeText {
         kSpread);
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (patterns_[i] != Pattern::kScalar) {
-        text += fmt::format("a{0}[e] = mt_load(p{0} + {1});\n", i,
+        text += fmt::format("a{0}[e] = mt::load(p{0} + {1});\n", i,
                             patterns_[i] == Pattern::kFull ? "j" : fmt::format("at{}(j)", i));
       }
     }
@@ -184,7 +184,7 @@ class TapeText {
       text += fmt::format(
           "#pragma unroll\n"
           "for (int e = 0; e < {0}; ++e)\n"
-          "if (i + e * kThreads < n) mt_store(to{1} + i + e * kThreads, r{1}[e]);\n",
+          "if (i + e * kThreads < n) mt::store(to{1} + i + e * kThreads, r{1}[e]);\n",
           kSpread, r);
     }
     return text + "}\n";

@@ -92,10 +92,10 @@ class ScatterText {
         shape_.row_elements);
   }
   std::string zeros() const {
-    return own_elements() + "mt_store(sums + own, mt_compute<S>(0));\n}\n";
+    return own_elements() + "mt::store(sums + own, mt::Compute<S>(0));\n}\n";
   }
   std::string store_sums() const {
-    return own_elements() + "mt_store((T*)arg[3] + own, sums[own]);\n}\n";
+    return own_elements() + "mt::store((T*)arg[3] + own, sums[own]);\n}\n";
   }
 
   // The ids of a thread are neighbours, so that those kept are in order.
@@ -108,7 +108,7 @@ class ScatterText {
         "const long long row = ids[i] - (long long)arg[2] - first_row;\n"
         "found += row >= 0 && row < num_rows;\n"
         "}}\n"
-        "unsigned at = mt_block_scan(found, all, parts);\n"
+        "unsigned at = mt::block_scan(found, all, parts);\n"
         "if (all == 0) continue;\n"
         "for (int i = begin; i < end; ++i) {{\n"
         "const long long row = ids[i] - (long long)arg[2] - first_row;\n"
@@ -128,7 +128,7 @@ class ScatterText {
         "while (rows[other] != rows[i]) ++other;\n"
         "if (other == i) {{ is_first |= 1u << (i - from); ++count; }}\n"
         "}}\n"
-        "at = mt_block_scan(count, num_firsts, parts);\n"
+        "at = mt::block_scan(count, num_firsts, parts);\n"
         "for (unsigned i = from; i < to; ++i) if (is_first >> (i - from) & 1u) firsts[at++] = i;\n"
         "__syncthreads();\n",
         kChunk / kThreads);
@@ -142,20 +142,20 @@ class ScatterText {
         "const unsigned column = first_column + k % num_columns;\n"
         "const int row = rows[first];\n"
         "S* place = sums + (first_row + row) * {0} + column;\n"
-        "mt_compute<S> sum = mt_load(place);\n"
+        "mt::Compute<S> sum = mt::load(place);\n"
         "for (unsigned i = first; i < all; i += {1}u) {{\n"
-        "mt_compute<T> x[{1}];\n"
+        "mt::Compute<T> x[{1}];\n"
         "bool is_own[{1}];\n"
         "#pragma unroll\n"
         "for (int e = 0; e < {1}; ++e) {{\n"
         "is_own[e] = i + e < all && rows[i + e] == row;\n"
-        "x[e] = is_own[e] ? mt_load(updates + (long long)places[i + e] * {0} + column) : "
-        "mt_compute<T>(0);\n"
+        "x[e] = is_own[e] ? mt::load(updates + (long long)places[i + e] * {0} + column) : "
+        "mt::Compute<T>(0);\n"
         "}}\n"
         "#pragma unroll\n"
-        "for (int e = 0; e < {1}; ++e) if (is_own[e]) sum = mt_add(sum, (mt_compute<S>)x[e]);\n"
+        "for (int e = 0; e < {1}; ++e) if (is_own[e]) sum = mt::add(sum, (mt::Compute<S>)x[e]);\n"
         "}}\n"
-        "mt_store(place, sum);\n"
+        "mt::store(place, sum);\n"
         "}}\n",
         shape_.row_elements, kReadAhead);
   }
@@ -244,10 +244,10 @@ void GpuLowering::make(const OneHotSpec& spec) {
   text += fmt::format(
       "const long long id = (long long)ids[i / {0}u] - (long long)arg[2];\n"
       "const long long first = (long long)(i % {0}u) * {1};\n"
-      "mt_pack<{2}, {1}> x;\n"
+      "mt::Pack<{2}, {1}> x;\n"
       "#pragma unroll\n"
-      "for (int e = 0; e < {1}; ++e) x.v[e] = mt_put<{2}>(({3})(id == first + e ? 1 : 0));\n"
-      "*(mt_pack<{2}, {1}>*)(to + (unsigned long long)i * {1}u) = x;\n"
+      "for (int e = 0; e < {1}; ++e) x.v[e] = mt::put<{2}>(({3})(id == first + e ? 1 : 0));\n"
+      "*(mt::Pack<{2}, {1}>*)(to + (unsigned long long)i * {1}u) = x;\n"
       "}}\n",
       shape.rows / pack, pack, type_name(shape.dtype), compute_type(shape.dtype));
   launch.body = make_body("one_hot", std::move(text), 0, false);

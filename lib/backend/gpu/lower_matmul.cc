@@ -68,7 +68,7 @@ std::string head(const Matmul& product, int64_t more) {
                 reach_of({product.batch, s.k, s.n}, {product.b_step, s.b_row, s.b_column}),
                 reach_of({product.batch, s.m, s.n}, {product.c_step, s.c_row, 1})});
   return index_types(reach + more) + type_line("T", type_name(s.dtype)) +
-         "typedef mt_compute<T> A;\n" + fused_line(s.dtype) + constant_line("U", "m", s.m) +
+         "typedef mt::Compute<T> A;\n" + fused_line(s.dtype) + constant_line("U", "m", s.m) +
          constant_line("U", "n", s.n) + constant_line("U", "k", s.k) +
          constant_line("I", "a_step", product.a_step) +
          constant_line("I", "b_step", product.b_step) +
@@ -83,15 +83,15 @@ T* c = (T*)arg[2];
 
 constexpr std::string_view kTiny = R"(
 const A none = A(0);
-auto join = [](A x, A y) -> A { return mt_add(x, y); };
+auto join = [](A x, A y) -> A { return mt::add(x, y); };
 auto term = [=](U i, U p) -> A {
   const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
-  return mt_mul(mt_load(a + batch * a_step + row * a_row + (I)p * a_column),
-                mt_load(b + batch * b_step + (I)p * b_row + column * b_column));
+  return mt::mul(mt::load(a + batch * a_step + row * a_row + (I)p * a_column),
+                mt::load(b + batch * b_step + (I)p * b_row + column * b_column));
 };
 auto result = [=](U i, unsigned, A sum) {
   const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
-  mt_store(c + batch * c_step + row * c_row + column, sum);
+  mt::store(c + batch * c_step + row * c_row + column, sum);
 };
 )";
 
@@ -109,10 +109,10 @@ for (U begin = 0; begin < k; begin += depth) {
     const unsigned ap = a_adjacent ? e % depth : e / tile, ai = a_adjacent ? e / depth : e % tile;
     const unsigned bp = b_adjacent ? e % depth : e / tile, bj = b_adjacent ? e / depth : e % tile;
     as[ap * tile + ai] = begin + ap < k && first_row + ai < m
-        ? mt_load(a + batch * a_step + (I)(first_row + ai) * a_row + (I)(begin + ap) * a_column)
+        ? mt::load(a + batch * a_step + (I)(first_row + ai) * a_row + (I)(begin + ap) * a_column)
         : A(0);
     bs[bp * tile + bj] = begin + bp < k && first_column + bj < n
-        ? mt_load(b + batch * b_step + (I)(begin + bp) * b_row + (I)(first_column + bj) * b_column)
+        ? mt::load(b + batch * b_step + (I)(begin + bp) * b_row + (I)(first_column + bj) * b_column)
         : A(0);
   }
   __syncthreads();
@@ -136,7 +136,7 @@ for (unsigned q = 0; q < 4; ++q)
   for (unsigned r = 0; r < 4; ++r) {
     const U row = first_row + i + 16 * q, column = first_column + j + 16 * r;
     if (row < m && column < n)
-      mt_store(c + batch * c_step + (I)row * c_row + (I)column, sum[q][r]);
+      mt::store(c + batch * c_step + (I)row * c_row + (I)column, sum[q][r]);
   }
 )";
 

@@ -41,19 +41,19 @@ class UpdateText {
     const int sizes = scalars + (has_decay ? 2 : 1);
     std::string text = type_line("T", compute_type(spec_.dtype)) +
                        type_line("E", type_name(spec_.dtype)) +
-                       fmt::format("const T rate = mt_load((const E*)arg[{}]);\n", scalars);
+                       fmt::format("const T rate = mt::load((const E*)arg[{}]);\n", scalars);
     if (has_decay)
-      text += fmt::format("const T decay = mt_load((const E*)arg[{}]);\n", scalars + 1);
+      text += fmt::format("const T decay = mt::load((const E*)arg[{}]);\n", scalars + 1);
     text += fmt::format(
         "const unsigned long long n = arg[{0}], step = arg[{1}];\n"
         "for (unsigned long long i = ((unsigned long long)block * kThreads + threadIdx.x) * {2}u; "
         "i < n; i += step) {{\n"
         "T ps[{2}], gs[{2}];\n"
-        "mt_read(ps, (const E*)arg[0], i, n);\n"
-        "mt_read(gs, (const E*)arg[1], i, n);\n",
+        "mt::read(ps, (const E*)arg[0], i, n);\n"
+        "mt::read(gs, (const E*)arg[1], i, n);\n",
         sizes, sizes + 1, pack);
     for (int s = 0; s < slots; ++s) {
-      text += fmt::format("T ss{0}[{1}], ns{0}[{1}];\nmt_read(ss{0}, (const E*)arg[{2}], i, n);\n",
+      text += fmt::format("T ss{0}[{1}], ns{0}[{1}];\nmt::read(ss{0}, (const E*)arg[{2}], i, n);\n",
                           s, pack, 3 + 2 * s);
     }
     text += fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\n", pack) +
@@ -63,9 +63,9 @@ class UpdateText {
     text += update() + "ps[e] = p;\n";
     for (int s = 0; s < slots; ++s)
       text += fmt::format("ns{0}[e] = n{0};\n", s);
-    text += "}\nmt_write((E*)arg[2], i, n, ps);\n";
+    text += "}\nmt::write((E*)arg[2], i, n, ps);\n";
     for (int s = 0; s < slots; ++s)
-      text += fmt::format("mt_write((E*)arg[{}], i, n, ns{});\n", 4 + 2 * s, s);
+      text += fmt::format("mt::write((E*)arg[{}], i, n, ns{});\n", 4 + 2 * s, s);
     return text + "}\n";
   }
 
@@ -106,7 +106,7 @@ class UpdateText {
     } else {
       text += fmt::format("const T below = n0 + {};\n", epsilon());
     }
-    text += "T increment = rate * g / mt_sqrt(below);\n";
+    text += "T increment = rate * g / mt::sqrt(below);\n";
     if (has_momentum())
       text += fmt::format("increment = {} * s1 + increment;\nn1 = increment;\n", momentum());
     return text + "p = w - increment;\n";
@@ -117,8 +117,8 @@ class UpdateText {
     std::string text = fmt::format("n0 = s0 + (g - s0) * {};\nn1 = s1 + (g * g - s1) * {};\n",
                                    number(1.0 - scalars[kBeta1]), number(1.0 - scalars[kBeta2]));
     if (is_variant())
-      text += "n2 = mt_max(s2, n1);\n";
-    return text + fmt::format("p = w - rate * n0 / (mt_sqrt({}) + {});\n",
+      text += "n2 = mt::max(s2, n1);\n";
+    return text + fmt::format("p = w - rate * n0 / (mt::sqrt({}) + {});\n",
                               is_variant() ? "n2" : "n1", epsilon());
   }
 

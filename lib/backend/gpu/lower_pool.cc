@@ -14,7 +14,7 @@ namespace {
 // --- the element of this thread: channel c of pixel (p0, p1, p2) of an image ---------------------
 
 constexpr std::string_view kPoolElement = R"(
-typedef mt_compute<T> V;
+typedef mt::Compute<T> V;
 U i = (U)block * kThreads + threadIdx.x;
 if (i >= elements) return;
 const U element = i;
@@ -40,13 +40,13 @@ for (int z = 0; z < K0; ++z) {
     for (int w = 0; w < K2; ++w) {
       const int d = f2 + w * D2;
       if (d < 0 || d >= I2) continue;
-      const V v = mt_load(x + (((I)a * I1 + b) * I2 + d) * channels);
-      all = is_max ? mt_max(all, v) : all + v;
+      const V v = mt::load(x + (((I)a * I1 + b) * I2 + d) * channels);
+      all = is_max ? mt::max(all, v) : all + v;
       ++count;
     }
   }
 }
-mt_store(to, is_max || count == 0 ? all : all / (V)count);
+mt::store(to, is_max || count == 0 ? all : all / (V)count);
 )";
 
 // share(o0, o1, o2, place): what this window gives to its cell `place`.
@@ -65,12 +65,12 @@ for (int z = K0 - 1; z >= 0; --z) {
     }
   }
 }
-mt_store(to, all);
+mt::store(to, all);
 )";
 
 constexpr std::string_view kGradient = R"(
 auto gradient = [=](int o0, int o1, int o2) -> V {
-  return mt_load(dy + (((I)o0 * O1 + o1) * O2 + o2) * channels);
+  return mt::load(dy + (((I)o0 * O1 + o1) * O2 + o2) * channels);
 };
 )";
 
@@ -88,7 +88,7 @@ auto share = [=](int o0, int o1, int o2, int place) -> V {
       for (int w = 0; w < K2; ++w) {
         const int d = o2 * S2 - P2 + w * D2;
         if (d < 0 || d >= I2) continue;
-        const V v = mt_load(x + (((I)a * I1 + b) * I2 + d) * channels);
+        const V v = mt::load(x + (((I)a * I1 + b) * I2 + d) * channels);
         if (winner < 0 || v > best || (v != v && best == best)) {
           best = v;
           winner = (z * K1 + y) * K2 + w;

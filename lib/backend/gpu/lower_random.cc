@@ -52,14 +52,16 @@ class RandomText {
         "const unsigned long long first = arg[4] << 32 | arg[3];\n"
         "for (U i = ((U)block * kThreads + threadIdx.x) * {}u; i < n; i += {}u) {{\n"
         "const unsigned long long index = first + index_of(i);\n"
-        "const mt_philox_block bits = mt_philox(index / 4u, (unsigned)arg[5], step, k0, k1);\n",
+        "const mt::PhiloxBlock bits = mt::philox(index / 4u, (unsigned)arg[5], step, k0, k1);\n",
         lanes_, step);
     if (lanes_ == 1)
       text += "const unsigned lane = (unsigned)index % 4u;\n";
     return text + std::string(inner) + "}\n";
   }
   // The bits of element e; in a loop over e < lanes.
-  std::string_view bits() const { return lanes_ == 1 ? "mt_philox_lane(bits, lane)" : "bits.v[e]"; }
+  std::string_view bits() const {
+    return lanes_ == 1 ? "mt::philox_lane(bits, lane)" : "bits.v[e]";
+  }
 
  private:
   const RandomShard& shard_;
@@ -82,7 +84,7 @@ void GpuLowering::make(const RandomBitsSpec& spec) {
   launch.args.push_back(address(out));
   std::string text = "unsigned* to = (unsigned*)arg[6];\n";
   if (random.lanes() == kLanes && is_aligned(out, 16)) {
-    text += random.loop("mt_write(to, i, n, bits.v);\n");
+    text += random.loop("mt::write(to, i, n, bits.v);\n");
   } else {
     text += random.loop(
         fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e < n) to[i + e] = {};\n",
@@ -114,14 +116,15 @@ void GpuLowering::make(const DropoutSpec& spec) {
                   compute_type(dtype), literal(1.0 / (1.0 - rate), dtype));
   // Packs of more than 16 bytes are no faster than two accesses, but as right.
   if (lanes == kLanes && is_aligned(x, kLanes * item) && is_aligned(out, kLanes * item)) {
-    text += random.loop(fmt::format(
-        "{0} v[4];\nmt_read(v, x, i, n);\n#pragma unroll\nfor (int e = 0; e < 4; ++e) v[e] = {1};\n"
-        "mt_write(to, i, n, v);\n",
-        compute_type(dtype), fmt::format(fmt::runtime(value), "v[e]")));
+    text +=
+        random.loop(fmt::format("{0} v[4];\nmt::read(v, x, i, n);\n#pragma unroll\nfor (int e = 0; "
+                                "e < 4; ++e) v[e] = {1};\n"
+                                "mt::write(to, i, n, v);\n",
+                                compute_type(dtype), fmt::format(fmt::runtime(value), "v[e]")));
   } else {
     text += random.loop(fmt::format(
-        "#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e < n) mt_store(to + i + e, {});\n",
-        lanes, fmt::format(fmt::runtime(value), "mt_load(x + i + e)")));
+        "#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e < n) mt::store(to + i + e, {});\n",
+        lanes, fmt::format(fmt::runtime(value), "mt::load(x + i + e)")));
   }
   launch.body = make_body("dropout", std::move(text), 0, false);
   add(std::move(launch),

@@ -92,16 +92,16 @@ void GpuLowering::make(const ReduceSpec& spec) {
       index_types(reduction_reach(outputs, body.terms) + reach_of(kept.sizes, kept.strides[0]) +
                   reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
   body.text += type_line("T", type_name(x.dtype)) + type_line("R", type_name(to.dtype));
-  body.text += "typedef mt_compute<T> A;\n" + combine_lines(reduction, between);
+  body.text += "typedef mt::Compute<T> A;\n" + combine_lines(reduction, between);
   body.text += kOtherOfNumber;
   body.text += offset_line("output_of", kept.sizes, kept.strides[0]);
   body.text += offset_line("term_of", gone.sizes, gone.strides[0]);
   body.text += offset_line("place_of", kept.sizes, kept.strides[1]);
   body.text += fmt::format(R"(const T* x = (const T*)arg[0];
 R* out = (R*)arg[1];
-auto term = [=](U k, U r) -> A {{ return mt_load(x + output_of(k) + term_of(r)); }};
+auto term = [=](U k, U r) -> A {{ return mt::load(x + output_of(k) + term_of(r)); }};
 auto result = [=](U k, unsigned part, A a) {{
-  mt_store(out + (I)part * (I){} + place_of(k), (mt_compute<R>)a);
+  mt::store(out + (I)part * (I){} + place_of(k), (mt::Compute<R>)a);
 }};
 )",
                            outputs);

@@ -26,7 +26,7 @@ uint64_t blocks_of(int64_t count, int64_t threads) {
 // An element and its place; before() is the order of results: NaN, then the largest, then the
 // first.
 constexpr std::string_view kEntries = R"(
-typedef mt_compute<T> V;
+typedef mt::Compute<T> V;
 struct A { V value; int place; };
 const A none = {V(0), -1};
 auto larger = [](V a, V b) -> bool { return a > b || (a != a && b == b); };
@@ -55,14 +55,14 @@ int* out = (int*)arg[1];
 auto term = [=](U k, U r) -> A {
   const U row = k / inner * size * inner + k % inner;
   const U place = candidates ? (U)((const int*)arg[2])[r * (outer * inner) + k] : r;
-  return {mt_load(x + row + place * inner), (int)place};
+  return {mt::load(x + row + place * inner), (int)place};
 };
 auto result = [=](U k, unsigned part, A a) { out[(U)part * (outer * inner) + k] = a.place; };
 )";
 
 // The running sum of each column by one thread.
 constexpr std::string_view kCumsumColumns = R"(
-typedef mt_compute<T> V;
+typedef mt::Compute<T> V;
 const U i = (U)block * kThreads + threadIdx.x;
 if (i < outer * inner) {
   const U first = i / inner * size * inner + i % inner;
@@ -70,15 +70,15 @@ if (i < outer * inner) {
   T* out = (T*)arg[1] + first;
   V sum = V(0);
   for (U s = 0; s < size; ++s) {
-    sum = mt_add(sum, mt_load(x + s * inner));
-    mt_store(out + s * inner, sum);
+    sum = mt::add(sum, mt::load(x + s * inner));
+    mt::store(out + s * inner, sum);
   }
 }
 )";
 
 // One block a row, kThreads * items elements at a time.
 constexpr std::string_view kCumsumRows = R"(
-typedef mt_compute<T> V;
+typedef mt::Compute<T> V;
 constexpr U items = 8;
 const U first = block / inner * size * inner + block % inner;
 const T* x = (const T*)arg[0] + first;
@@ -89,15 +89,15 @@ for (U begin = 0; begin < size; begin += kThreads * items) {
   V sums[items], sum = V(0), all;
 #pragma unroll
   for (U i = 0; i < items; ++i) {
-    if (s + i < size) sum = mt_add(sum, mt_load(x + (s + i) * inner));
+    if (s + i < size) sum = mt::add(sum, mt::load(x + (s + i) * inner));
     sums[i] = sum;
   }
-  mt_block_scan(sum, all, shared);
-  const V left = threadIdx.x == 0 ? before : mt_add(before, ((const V*)shared)[threadIdx.x - 1]);
+  mt::block_scan(sum, all, shared);
+  const V left = threadIdx.x == 0 ? before : mt::add(before, ((const V*)shared)[threadIdx.x - 1]);
 #pragma unroll
   for (U i = 0; i < items; ++i)
-    if (s + i < size) mt_store(out + (s + i) * inner, mt_add(left, sums[i]));
-  before = mt_add(before, all);
+    if (s + i < size) mt::store(out + (s + i) * inner, mt::add(left, sums[i]));
+  before = mt::add(before, all);
 }
 )";
 
@@ -112,7 +112,7 @@ for (U n = 0; n < k; ++n) {
   A best = none;
   if (row < outer) {
     for (U i = lane; i < size; i += lanes) {
-      const A entry = {mt_load(x + row * size + i), (int)i};
+      const A entry = {mt::load(x + row * size + i), (int)i};
       if (n == 0 || before(last, entry)) best = join(best, entry);
     }
   }
@@ -125,7 +125,7 @@ for (U n = 0; n < k; ++n) {
     for (unsigned d = 0; d < kThreads; d += 32) best = join(best, all[d]);
   }
   if (lane == 0 && row < outer) {
-    mt_store(values + row * k + n, best.value);
+    mt::store(values + row * k + n, best.value);
     places[row * k + n] = best.place;
   }
   last = best;
@@ -139,11 +139,11 @@ int* places = (int*)arg[2];
 const U row = block / blocks, i = (U)(block % blocks) * kThreads + threadIdx.x;
 if (i < size) {
   const T* from = x + row * size;
-  const A entry = {mt_load(from + i), (int)i};
+  const A entry = {mt::load(from + i), (int)i};
   U rank = 0;
-  for (U j = 0; j < size; ++j) rank += before(A{mt_load(from + j), (int)j}, entry);
+  for (U j = 0; j < size; ++j) rank += before(A{mt::load(from + j), (int)j}, entry);
   if (rank < k) {
-    mt_store(values + row * k + rank, entry.value);
+    mt::store(values + row * k + rank, entry.value);
     places[row * k + rank] = entry.place;
   }
 }

@@ -41,11 +41,11 @@ Taps out;
 )";
   if (shape.nearest) {
     text +=
-        "out.at[0] = inside((long long)round(place), size);\n"
+        "out.at[0] = inside((long long)::round(place), size);\n"
         "out.at[1] = -1;\nout.weight[0] = 1;\nout.weight[1] = 0;\n";
   } else {
     text +=
-        "const double low = floor(place);\n"
+        "const double low = ::floor(place);\n"
         "out.at[0] = inside((long long)low, size);\n"
         "out.at[1] = inside((long long)low + 1, size);\n"
         "out.weight[0] = 1 - (place - low);\n"
@@ -54,7 +54,7 @@ Taps out;
   return text + R"(return out;
 };
 const auto place_of = [](const double* t, double x, double y) -> double {
-return mt_add_rn(mt_add_rn(mt_mul_rn(t[0], x), mt_mul_rn(t[1], y)), t[2]);
+return __dadd_rn(__dadd_rn(__dmul_rn(t[0], x), __dmul_rn(t[1], y)), t[2]);
 };
 )";
 }
@@ -69,9 +69,9 @@ for (int r = 0; r < {0}; ++r)
 for (int c = 0; c < {0}; ++c) {{
 const T weight = (T)(rows.weight[r] * columns.weight[c]);
 const bool is_inside = rows.at[r] >= 0 && columns.at[c] >= 0;
-sum += weight * (is_inside ? mt_load(in + (rows.at[r] * width + columns.at[c]) * channels) : {1});
+sum += weight * (is_inside ? mt::load(in + (rows.at[r] * width + columns.at[c]) * channels) : {1});
 }}
-mt_store(out + i, sum);
+mt::store(out + i, sum);
 )",
       shape.nearest ? 1 : 2, literal(shape.fill_value, shape.dtype));
 }
@@ -94,8 +94,8 @@ const auto high_of = [=](long long) -> double { return column == width - 1 ? 2e9
       break;
   }
   // Copy m of the image begins at m * width; every other one is mirrored where the fill reflects.
-  return fmt::format(R"(const long long first = (long long)floor(lowest / width) - 1;
-const long long last = (long long)floor(highest / width) + 1;
+  return fmt::format(R"(const long long first = (long long)::floor(lowest / width) - 1;
+const long long last = (long long)::floor(highest / width) + 1;
 const auto middle = [=](long long m) -> double {{
 return (double)(m * width + ({} ? width - 1 - column : column)); }};
 const auto low_of = [=](long long m) -> double {{ return middle(m) - 1; }};
@@ -116,7 +116,7 @@ const Taps columns = taps_at(place_of(t, (double)x, (double)y), width);
 for (int r = 0; r < {0}; ++r)
 for (int c = 0; c < {0}; ++c)
 if (rows.at[r] == row && columns.at[c] == column)
-sum += (T)(rows.weight[r] * columns.weight[c]) * mt_load(in + (y * width + x) * channels);
+sum += (T)(rows.weight[r] * columns.weight[c]) * mt::load(in + (y * width + x) * channels);
 }};
 for (long long y = 0; y < height; ++y) {{
 const double begin = place_of(t, 0, (double)y), end = place_of(t, (double)(width - 1), (double)y);
@@ -141,14 +141,14 @@ double from = 0, to = (double)(width - 1);
 if (begin != end) {
 const double a = ((end < begin ? high : low) - begin) / (end - begin) * to;
 const double b = ((end < begin ? low : high) - begin) / (end - begin) * to;
-if (a - 1 > from) from = floor(a - 1);
-if (b + 1 < to) to = ceil(b + 1);
+if (a - 1 > from) from = ::floor(a - 1);
+if (b + 1 < to) to = ::ceil(b + 1);
 }
 if (from > next) next = (long long)from;
 for (; next <= (long long)to; ++next) visit(y, next);
 }
 }
-mt_store(out + i, sum);
+mt::store(out + i, sum);
 )";
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/gpu/preamble.h"
 #include "base/checksum.h"
 #include "base/hash.h"
 
@@ -12,22 +11,14 @@ namespace meshtrain::gpu {
 namespace {
 
 constexpr const char* kBarrier = "  __syncthreads();\n";
-constexpr std::string_view kParams = R"(
-template <int N> struct mt_params { unsigned long long v[N]; };
-)";
-
-// The instance that this block belongs to is the last that begins at or before it.
 std::string instances_text(const std::string& body, size_t count, size_t words) {
   if (count == 1)
-    return fmt::format("  {}(params.v, blockIdx.x, shared);\n", body);
-  return fmt::format(R"(  unsigned low = 0, high = {0};
-  while (high - low > 1) {{
-    const unsigned middle = (low + high) / 2;
-    if (blockIdx.x >= (unsigned)params.v[middle]) low = middle; else high = middle;
-  }}
-  {1}(params.v + {0} + low * {2}, blockIdx.x - (unsigned)params.v[low], shared);
-)",
-                     count, body, words);
+    return fmt::format("  mt::{}(params.v, blockIdx.x, shared);\n", body);
+  return fmt::format(
+      "  const unsigned instance = mt::instance_of(params, {0}u);\n"
+      "  mt::{1}(params.v + {0} + instance * {2}, blockIdx.x - (unsigned)params.v[instance], "
+      "shared);\n",
+      count, body, words);
 }
 
 // A launch from its first block to its last, computed by one block; its arguments begin at `first`.
@@ -35,31 +26,40 @@ std::string blocks_text(const Launch& launch, size_t first) {
   const KernelBody& body = *launch.body;
   const std::string args = fmt::format("params.v + {}", first);
   if (launch.blocks == 1)
-    return fmt::format("  {}({}, 0u, shared);\n", body.name, args);
+    return fmt::format("  mt::{}({}, 0u, shared);\n", body.name, args);
   const bool shares = body.has_barriers || body.shared_bytes > 0;
   return fmt::format(
-      "  for (unsigned block = 0; block < {}u; ++block) {{ {}{}({}, block, shared); }}\n",
+      "  for (unsigned block = 0; block < {}u; ++block) {{ {}mt::{}({}, block, shared); }}\n",
       launch.blocks, shares ? "if (block > 0) __syncthreads(); " : "", body.name, args);
 }
 
 }  // namespace
 
-ModuleText::ModuleText() : text_(std::string(preamble()) + std::string(kParams)) {}
+ModuleText::ModuleText() {
+  device_.add(kElementwise);
+}
+
+std::string ModuleText::take() {
+  return device_.take() + std::move(text_);
+}
 
 void ModuleText::add_body(const KernelBody& body) {
   if (!names_.insert(body.name).second)
     return;
+  device_.add(body.device);
   text_ += fmt::format(
+      "namespace mt {{\n"
       "static __device__ void {}(const unsigned long long* arg, unsigned block, "
-      "unsigned char* shared) {{\n{}}}\n",
+      "unsigned char* shared) {{\n{}}}\n"
+      "}}  // namespace mt\n",
       body.name, body.text);
 }
 
 void ModuleText::add_kernel(const KernelCall& call, const std::string& text) {
   if (!names_.insert(call.kernel).second)
     return;
-  text_ += fmt::format(R"(extern "C" __global__ void __launch_bounds__(kThreads)
-{}(const __grid_constant__ mt_params<{}> params) {{
+  text_ += fmt::format(R"(extern "C" __global__ void __launch_bounds__(mt::kThreads)
+{}(const __grid_constant__ mt::Params<{}> params) {{
   extern __shared__ __align__(16) unsigned char shared[];
 {}}}
 )",

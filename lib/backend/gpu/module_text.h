@@ -1,10 +1,12 @@
-// The text of a module: the preamble, every body once, and the kernels that call them.
+// The text of a module: the device code that its bodies need, every body once, and the kernels that
+// call them.
 #pragma once
 
 #include <set>
 #include <string>
 #include <vector>
 
+#include "backend/gpu/device_text.h"
 #include "backend/gpu/merge_launches.h"
 
 namespace meshtrain::gpu {
@@ -18,12 +20,13 @@ class ModuleText {
   // One block that computes stage after stage, each launch of a stage from its first block to its
   // last. The launches of a stage do not depend on each other. Parameters: the arguments of each.
   KernelCall chain(const std::vector<std::vector<const Launch*>>& stages);
-  std::string take() { return std::move(text_); }
+  std::string take();
 
  private:
   void add_body(const KernelBody& body);
   void add_kernel(const KernelCall& call, const std::string& text);
 
+  DeviceText device_;
   std::string text_;
   std::set<std::string> names_;  // of bodies and kernels in the text
 };

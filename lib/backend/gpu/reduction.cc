@@ -86,9 +86,9 @@ double neutral(Reduction reduction) {
 std::string combine_lines(Reduction reduction, DType dtype) {
   // A bool is a number of eight bits here, as on the processor.
   const DType number = dtype == DType::kBool ? DType::kUInt8 : dtype;
-  const std::string_view function = reduction == Reduction::kSum   ? "mt_add"
-                                    : reduction == Reduction::kMax ? "mt_max"
-                                                                   : "mt_min";
+  const std::string_view function = reduction == Reduction::kSum   ? "mt::add"
+                                    : reduction == Reduction::kMax ? "mt::max"
+                                                                   : "mt::min";
   return fmt::format("const A none = {};\nauto join = [](A a, A b) -> A {{ return {}(a, b); }};\n",
                      literal(neutral(reduction), number), function);
 }

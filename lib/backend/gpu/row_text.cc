@@ -92,7 +92,8 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
         text +=
             offset_line(fmt::format("column{}", a), array.columns.sizes, array.columns.strides[0]);
       } else {
-        text += fmt::format("const {0} s{1} = mt_load(p{1});\n", compute_type(array.view.dtype), a);
+        text +=
+            fmt::format("const {0} s{1} = mt::load(p{1});\n", compute_type(array.view.dtype), a);
       }
       args.push_back(address(array.view.data));
     }
@@ -135,7 +136,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
   std::string load_text(size_t a) const {
     const std::string_view type = compute_type(plan_.arrays[a].view.dtype);
     return fmt::format("{} x{}[count];\n", type, a) +
-           columns_loop(fmt::format("x{0}[e] = r < end ? mt_load(p{0} + column{0}(r)) : ({1})0;\n",
+           columns_loop(fmt::format("x{0}[e] = r < end ? mt::load(p{0} + column{0}(r)) : ({1})0;\n",
                                     a, type));
   }
 
@@ -149,7 +150,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
   }
 
   static std::string store_text(int v) {
-    return columns_loop(fmt::format("if (r < end) mt_store(to{0} + column_of(r), w{0}[e]);\n", v));
+    return columns_loop(fmt::format("if (r < end) mt::store(to{0} + column_of(r), w{0}[e]);\n", v));
   }
 
   // Arrays that the member is the first to read.
@@ -229,7 +230,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
 
   void store_of_row(int v) {
     if (value(v).is_stored)
-      text_ += fmt::format("if (lane == 0 && own < rows) mt_store(to{0}, n{0});\n", v);
+      text_ += fmt::format("if (lane == 0 && own < rows) mt::store(to{0}, n{0});\n", v);
   }
 
   void add_reduction(const Member& member) {
@@ -316,7 +317,7 @@ if (base + more * lanes < end) all = join(all, {0}[more]);
   // As it comes back after it was stored.
   static std::string stored_as(const std::string& text, DType dtype, DType stored) {
     if (is_16_bit(stored))
-      return fmt::format("mt_rounded<{}>({})", type_name(stored), text);
+      return fmt::format("mt::rounded<{}>({})", type_name(stored), text);
     return dtype == stored ? text : fmt::format("({}){}", compute_type(stored), text);
   }
 

@@ -20,13 +20,13 @@ bool only_on_floats(std::string_view op) {
 // The element of `dtype` that this value becomes, as it is computed with.
 std::string rounded(double value, DType dtype) {
   const std::string text = literal(value, dtype);
-  return is_16_bit(dtype) ? fmt::format("mt_rounded<{}>({})", type_name(dtype), text) : text;
+  return is_16_bit(dtype) ? fmt::format("mt::rounded<{}>({})", type_name(dtype), text) : text;
 }
 
 // Floating to integer truncates towards zero; to bool tests for zero.
 std::string cast(const std::string& value, DType from, DType to) {
   if (to == DType::kBool)
-    return fmt::format("mt_cast_bool({})", value);
+    return fmt::format("mt::cast_bool({})", value);
   const bool through_int = is_floating(from) && !is_floating(to) && dtype_size(to) == 1;
   return fmt::format("({}){}{}", compute_type(to), through_int ? "(int)" : "", value);
 }
@@ -50,7 +50,7 @@ std::string instruction_text(const TapeInstruction& instruction,
   MESHTRAIN_CHECK(find_element_op(instruction.op) >= 0 &&
                       (is_floating(dtype) || !only_on_floats(instruction.op)),
                   "no GPU kernel for op `{}` on {}", instruction.op, dtype_name(dtype));
-  std::string text = fmt::format("mt_{}(", instruction.op);
+  std::string text = fmt::format("mt::{}(", instruction.op);
   for (size_t a = 0; a < instruction.args.size(); ++a)
     text += (a == 0 ? "" : ", ") + argument(instruction.args[a]).name;
   if (instruction.op == "clamp")

@@ -43,7 +43,7 @@ int64_t reach_of(const Shape& sizes, const std::vector<int64_t>& strides) {
 }
 
 std::string fused_line(DType dtype) {
-  const std::string_view value = !is_floating(dtype)        ? "mt_add(mt_mul(x, y), z)"
+  const std::string_view value = !is_floating(dtype)        ? "mt::add(mt::mul(x, y), z)"
                                  : dtype == DType::kFloat64 ? "fma(x, y, z)"
                                                             : "fmaf(x, y, z)";
   return fmt::format("auto fused = [](A x, A y, A z) -> A {{ return {}; }};\n", value);

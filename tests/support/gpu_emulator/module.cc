@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 // as on a GPU. -Og compiles in two thirds of the time of -O1 and runs as fast; -O0 runs half as
 // fast.
 constexpr const char* kFlags =
-    " -std=c++17 -Og -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fno-math-errno"
+    " -std=c++20 -Og -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fno-math-errno"
     " -fsanitize=alignment -fsanitize-undefined-trap-on-error"
     " -fno-asynchronous-unwind-tables -fvisibility=hidden -x c++ ";
 // Dynamic shared memory of a block may have this size on every architecture from sm_80; behind it

@@ -14,9 +14,9 @@ namespace {
 // p[i] += 1 by add_one, and p[i] *= 2 by twice.
 constexpr const char* kKernels = R"(
 struct Params { unsigned long long v[1]; };
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(mt::kThreads)
 add_one(const __grid_constant__ Params params) { ((unsigned*)params.v[0])[threadIdx.x] += 1u; }
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(mt::kThreads)
 twice(const __grid_constant__ Params params) { ((unsigned*)params.v[0])[threadIdx.x] *= 2u; }
 )";
 constexpr size_t kBytes = 1024;
