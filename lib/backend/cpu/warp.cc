@@ -1,4 +1,6 @@
 // Images sampled at affine coordinates (ir/ops/warp.cc says what is computed).
+#include "backend/formulas/warp.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,54 +11,9 @@
 namespace meshtrain::cpu {
 namespace {
 
-// A pixel along one axis that takes part in a sample; index -1: the fill value.
-struct Tap {
-  int64_t index = 0;
-  double weight = 1;
-};
-
-struct Taps {
-  Tap at[2];
-  int count = 1;
-};
-
-int64_t inside(int64_t index, int64_t size, WarpFill fill) {
-  if (index >= 0 && index < size) {
-    return index;
-  }
-  const auto mod = [](int64_t a, int64_t n) { return (a % n + n) % n; };
-  switch (fill) {
-    case WarpFill::kConstant:
-      return -1;
-    case WarpFill::kNearest:
-      return index < 0 ? 0 : size - 1;
-    case WarpFill::kWrap:
-      return mod(index, size);
-    case WarpFill::kReflect: {
-      const int64_t phase = mod(index, 2 * size);
-      return phase < size ? phase : 2 * size - 1 - phase;
-    }
-  }
-  return -1;
-}
-
-Taps taps_at(double place, int64_t size, const WarpShape& shape) {
-  constexpr double kFar = 1e9;  // so that indices are integers, whatever the transform
-  if (!(std::abs(place) < kFar)) {
-    place = -kFar;
-  }
-  Taps out;
-  if (shape.nearest) {
-    out.at[0] = {inside(static_cast<int64_t>(std::round(place)), size, shape.fill), 1};
-    return out;
-  }
-  const double low = std::floor(place);
-  const auto index = static_cast<int64_t>(low);
-  out.at[0] = {inside(index, size, shape.fill), 1 - (place - low)};
-  out.at[1] = {inside(index + 1, size, shape.fill), place - low};
-  out.count = 2;
-  return out;
-}
+static_assert(static_cast<int>(mt::WarpFill::kReflect) == static_cast<int>(WarpFill::kReflect) &&
+              static_cast<int>(mt::WarpFill::kWrap) == static_cast<int>(WarpFill::kWrap) &&
+              static_cast<int>(mt::WarpFill::kNearest) == static_cast<int>(WarpFill::kNearest));
 
 // One image a unit.
 template <class T, bool kTranspose>
@@ -98,32 +55,38 @@ class Warp final : public Kernel {
     for (int64_t i = 0; i < shape_.height; ++i) {
       for (int64_t j = 0; j < shape_.width; ++j) {
         const auto y = static_cast<double>(i), x = static_cast<double>(j);
-        const Taps columns = taps_at(t[0] * x + t[1] * y + t[2], shape_.width, shape_);
-        const Taps rows = taps_at(t[3] * x + t[4] * y + t[5], shape_.height, shape_);
+        const mt::WarpTaps columns = taps_at(mt::warp_place(t, x, y), shape_.width);
+        const mt::WarpTaps rows = taps_at(mt::warp_place(t + 3, x, y), shape_.height);
         const int64_t place = (i * shape_.width + j) * shape_.channels;
-        for (int r = 0; r < rows.count; ++r) {
-          for (int c = 0; c < columns.count; ++c) {
-            add_tap(rows.at[r], columns.at[c], in, out, place);
-          }
+        const int taps = shape_.nearest ? 1 : 2;
+        for (int r = 0; r < taps; ++r) {
+          for (int c = 0; c < taps; ++c)
+            add_tap(rows, r, columns, c, in, out, place);
         }
       }
     }
   }
 
-  void add_tap(const Tap& row, const Tap& column, const T* in, T* out, int64_t place) const {
-    const T weight = static_cast<T>(row.weight * column.weight);
+  mt::WarpTaps taps_at(double place, int64_t size) const {
+    return mt::warp_taps(place, size, static_cast<mt::WarpFill>(shape_.fill), shape_.nearest);
+  }
+
+  void add_tap(const mt::WarpTaps& rows, int r, const mt::WarpTaps& columns, int c, const T* in,
+               T* out, int64_t place) const {
+    const T weight = static_cast<T>(rows.weight[r] * columns.weight[c]);
+    const int64_t row = rows.index[r], column = columns.index[c];
     const int64_t channels = shape_.channels;
-    if (row.index < 0 || column.index < 0) {
-      for (int64_t c = 0; c < channels && !kTranspose; ++c) {
-        out[place + c] += weight * static_cast<T>(shape_.fill_value);
+    if (row < 0 || column < 0) {
+      for (int64_t k = 0; k < channels && !kTranspose; ++k) {
+        out[place + k] += weight * static_cast<T>(shape_.fill_value);
       }
       return;
     }
-    const int64_t pixel = (row.index * shape_.width + column.index) * channels;
+    const int64_t pixel = (row * shape_.width + column) * channels;
     const T* from = in + (kTranspose ? place : pixel);
     T* to = out + (kTranspose ? pixel : place);
-    for (int64_t c = 0; c < channels; ++c) {
-      to[c] += weight * from[c];
+    for (int64_t k = 0; k < channels; ++k) {
+      to[k] += weight * from[k];
     }
   }
 

@@ -1,10 +1,10 @@
 // What each elementwise op computes (MESHTRAIN_ELEMENT_OPS of backend/rules.h), for every type.
 //
 // A NaN is never hidden by a maximum or a relu, as in JAX. Whole numbers wrap; x / 0 has all bits
-// set, as in XLA; round takes halves to even. A bool is an unsigned char that is 0 or 1. Float
-// functions are those of the C library, which the includer has declared.
+// set, as in XLA; round takes halves to even. A bool is an unsigned char that is 0 or 1.
 #pragma once
 
+#include "backend/formulas/math.h"
 #include "base/device_function.h"
 
 namespace mt {

@@ -2,6 +2,8 @@
 // front of a module's text, behind module_abi.h; there are no includes, so that it compiles fast.
 #pragma once
 
+#define MESHTRAIN_EMULATED
+
 #define __device__
 #define __global__
 #define __host__

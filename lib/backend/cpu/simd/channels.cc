@@ -119,7 +119,7 @@ void largest(T* y, const T* x, const PoolArgs& window, int64_t channels) {
     const T* cell = x + window.offsets[i];
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c)
-      y[c] = larger(y[c], cell[c]);
+      y[c] = mt::max(y[c], cell[c]);
   }
 }
 
@@ -199,7 +199,7 @@ void largest_half(float* best, const PoolArgs& window, int64_t first, int64_t ch
     widen(cell, x + window.offsets[i], channels);
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c)
-      best[c] = larger(best[c], cell[c]);
+      best[c] = mt::max(best[c], cell[c]);
   }
 }
 

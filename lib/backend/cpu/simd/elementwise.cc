@@ -36,7 +36,7 @@ void select_loop(void* out, const void* a, const void* b, const void* c, int64_t
   for (int64_t i = 0; i < n; ++i) {
     const T yes = x[i];
     const T no = y[i];
-    o[i] = condition[i] != 0 ? yes : no;
+    o[i] = mt::select(condition[i], yes, no);
   }
 }
 
@@ -48,10 +48,8 @@ void clamp_loop(void* out, const void* a, const void*, const void*, int64_t n,
   const T low = static_cast<T>(params.low);
   const T high = static_cast<T>(params.high);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const T value = x[i] < low ? low : x[i];
-    o[i] = value > high ? high : value;
-  }
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = mt::clamp(x[i], low, high);
 }
 
 // x * scale + shift, rounded twice: the same on every level.
@@ -64,66 +62,8 @@ void affine_loop(void* out, const void* a, const void* b, const void* c, int64_t
   const T* shift = static_cast<const T*>(c);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i)
-    o[i] = x[i] * scale[i] + shift[i];
+    o[i] = mt::channel_affine(x[i], scale[i], shift[i]);
 }
-
-// clang-format off
-template <class T> inline T neg(T x) {
-  if constexpr (kIsFloat<T>) return -x;
-  else return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(x));
-}
-template <class T> inline T square(T x) { return static_cast<T>(static_cast<Wrap<T>>(x) * static_cast<Wrap<T>>(x)); }
-template <class T> inline T absolute(T x) {
-  if constexpr (sizeof(T) == 4 && kIsFloat<T>) return __builtin_fabsf(x);
-  else if constexpr (kIsFloat<T>) return __builtin_fabs(x);
-  else return x < T{0} ? neg(x) : x;
-}
-template <class T> inline T sign(T x) {  // NaN stays NaN
-  if constexpr (kIsFloat<T>) return x > T{0} ? T{1} : x < T{0} ? T{-1} : x;
-  else return static_cast<T>(x > T{0}) - static_cast<T>(x < T{0});
-}
-template <class T> inline T copy(T x) { return x; }
-template <class T> inline T relu(T x) { return larger(x, T{0}); }
-template <class T> inline T step(T x) { return x > T{0} ? T{1} : T{0}; }
-inline float root(float x) { return __builtin_sqrtf(x); }
-inline double root(double x) { return __builtin_sqrt(x); }
-template <class T> inline T square_root(T x) { return root(x); }
-template <class T> inline T reciprocal_root(T x) { return T{1} / root(x); }
-template <class T> inline T reciprocal(T x) { return T{1} / x; }
-template <class T> inline T floor_of(T x) { if constexpr (sizeof(T) == 4) return __builtin_floorf(x); else return __builtin_floor(x); }
-template <class T> inline T ceil_of(T x) { if constexpr (sizeof(T) == 4) return __builtin_ceilf(x); else return __builtin_ceil(x); }
-// Half to even, as NumPy.
-template <class T> inline T round_of(T x) { if constexpr (sizeof(T) == 4) return __builtin_rintf(x); else return __builtin_rint(x); }
-template <class T> inline uint8_t is_finite(T x) { return (x - x) == T{0}; }
-inline uint8_t logical_not(uint8_t x) { return x == 0; }
-
-template <class T> inline T add(T a, T b) { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); }
-template <class T> inline T sub(T a, T b) { return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b)); }
-template <class T> inline T mul(T a, T b) { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); }
-template <class T> inline T div(T a, T b) {
-  if constexpr (kIsFloat<T>) return a / b;
-  else if (b == T{0}) return static_cast<T>(-1);  // as XLA: all bits set
-  else if constexpr (static_cast<T>(-1) < T{0}) return b == T{-1} ? neg(a) : static_cast<T>(a / b);
-  else return static_cast<T>(a / b);
-}
-template <class T> inline T integer_pow(T base, T exponent) {
-  Wrap<T> result = 1, factor = static_cast<Wrap<T>>(base);
-  if (exponent < T{0}) return static_cast<T>(base == T{1});
-  for (Wrap<T> e = static_cast<Wrap<T>>(exponent); e != 0; e >>= 1) {
-    if (e & 1) result *= factor;
-    factor *= factor;
-  }
-  return static_cast<T>(result);
-}
-template <class T> inline uint8_t eq(T a, T b) { return a == b; }
-template <class T> inline uint8_t ne(T a, T b) { return a != b; }
-template <class T> inline uint8_t lt(T a, T b) { return a < b; }
-template <class T> inline uint8_t le(T a, T b) { return a <= b; }
-template <class T> inline uint8_t gt(T a, T b) { return a > b; }
-template <class T> inline uint8_t ge(T a, T b) { return a >= b; }
-inline uint8_t logical_and(uint8_t a, uint8_t b) { return (a != 0) & (b != 0); }
-inline uint8_t logical_or(uint8_t a, uint8_t b) { return (a != 0) | (b != 0); }
-// clang-format on
 
 ElementLoop& entry(KernelTable& table, ElementOp op, int type) {
   return table.element[static_cast<int>(op)][type];
@@ -132,15 +72,15 @@ ElementLoop& entry(KernelTable& table, ElementOp op, int type) {
 template <class T>
 void fill_any(KernelTable& table) {
   const auto set = [&](ElementOp op, ElementLoop loop) { entry(table, op, kIndexOf<T>) = loop; };
-  set(ElementOp::k_copy, unary_loop<T, T, copy<T>>);
-  set(ElementOp::k_max, binary_loop<T, T, larger<T>>);
-  set(ElementOp::k_min, binary_loop<T, T, smaller<T>>);
-  set(ElementOp::k_eq, binary_loop<uint8_t, T, eq<T>>);
-  set(ElementOp::k_ne, binary_loop<uint8_t, T, ne<T>>);
-  set(ElementOp::k_lt, binary_loop<uint8_t, T, lt<T>>);
-  set(ElementOp::k_le, binary_loop<uint8_t, T, le<T>>);
-  set(ElementOp::k_gt, binary_loop<uint8_t, T, gt<T>>);
-  set(ElementOp::k_ge, binary_loop<uint8_t, T, ge<T>>);
+  set(ElementOp::k_copy, unary_loop<T, T, mt::copy>);
+  set(ElementOp::k_max, binary_loop<T, T, mt::max>);
+  set(ElementOp::k_min, binary_loop<T, T, mt::min>);
+  set(ElementOp::k_eq, binary_loop<uint8_t, T, mt::eq>);
+  set(ElementOp::k_ne, binary_loop<uint8_t, T, mt::ne>);
+  set(ElementOp::k_lt, binary_loop<uint8_t, T, mt::lt>);
+  set(ElementOp::k_le, binary_loop<uint8_t, T, mt::le>);
+  set(ElementOp::k_gt, binary_loop<uint8_t, T, mt::gt>);
+  set(ElementOp::k_ge, binary_loop<uint8_t, T, mt::ge>);
   set(ElementOp::k_select, select_loop<T>);
 }
 
@@ -148,22 +88,22 @@ template <class T>
 void fill_number(KernelTable& table) {
   fill_any<T>(table);
   const auto set = [&](ElementOp op, ElementLoop loop) { entry(table, op, kIndexOf<T>) = loop; };
-  set(ElementOp::k_neg, unary_loop<T, T, neg<T>>);
-  set(ElementOp::k_square, unary_loop<T, T, square<T>>);
-  set(ElementOp::k_abs, unary_loop<T, T, absolute<T>>);
-  set(ElementOp::k_sign, unary_loop<T, T, sign<T>>);
-  set(ElementOp::k_relu, unary_loop<T, T, relu<T>>);
-  set(ElementOp::k_step, unary_loop<T, T, step<T>>);
-  set(ElementOp::k_add, binary_loop<T, T, add<T>>);
-  set(ElementOp::k_sub, binary_loop<T, T, sub<T>>);
-  set(ElementOp::k_mul, binary_loop<T, T, mul<T>>);
-  set(ElementOp::k_div, binary_loop<T, T, div<T>>);
+  set(ElementOp::k_neg, unary_loop<T, T, mt::neg>);
+  set(ElementOp::k_square, unary_loop<T, T, mt::square>);
+  set(ElementOp::k_abs, unary_loop<T, T, mt::abs>);
+  set(ElementOp::k_sign, unary_loop<T, T, mt::sign>);
+  set(ElementOp::k_relu, unary_loop<T, T, mt::relu>);
+  set(ElementOp::k_step, unary_loop<T, T, mt::step>);
+  set(ElementOp::k_add, binary_loop<T, T, mt::add>);
+  set(ElementOp::k_sub, binary_loop<T, T, mt::sub>);
+  set(ElementOp::k_mul, binary_loop<T, T, mt::mul>);
+  set(ElementOp::k_div, binary_loop<T, T, mt::div>);
   set(ElementOp::k_clamp, clamp_loop<T>);
   if constexpr (!kIsFloat<T>) {
-    set(ElementOp::k_pow, binary_loop<T, T, integer_pow<T>>);
-    set(ElementOp::k_floor, unary_loop<T, T, copy<T>>);
-    set(ElementOp::k_ceil, unary_loop<T, T, copy<T>>);
-    set(ElementOp::k_round, unary_loop<T, T, copy<T>>);
+    set(ElementOp::k_pow, binary_loop<T, T, mt::pow>);
+    set(ElementOp::k_floor, unary_loop<T, T, mt::copy>);
+    set(ElementOp::k_ceil, unary_loop<T, T, mt::copy>);
+    set(ElementOp::k_round, unary_loop<T, T, mt::copy>);
   }
 }
 
@@ -171,13 +111,13 @@ template <class T>
 void fill_float(KernelTable& table) {
   fill_number<T>(table);
   const auto set = [&](ElementOp op, ElementLoop loop) { entry(table, op, kIndexOf<T>) = loop; };
-  set(ElementOp::k_sqrt, unary_loop<T, T, square_root<T>>);
-  set(ElementOp::k_rsqrt, unary_loop<T, T, reciprocal_root<T>>);
-  set(ElementOp::k_reciprocal, unary_loop<T, T, reciprocal<T>>);
-  set(ElementOp::k_floor, unary_loop<T, T, floor_of<T>>);
-  set(ElementOp::k_ceil, unary_loop<T, T, ceil_of<T>>);
-  set(ElementOp::k_round, unary_loop<T, T, round_of<T>>);
-  set(ElementOp::k_is_finite, unary_loop<uint8_t, T, is_finite<T>>);
+  set(ElementOp::k_sqrt, unary_loop<T, T, mt::sqrt>);
+  set(ElementOp::k_rsqrt, unary_loop<T, T, mt::rsqrt>);
+  set(ElementOp::k_reciprocal, unary_loop<T, T, mt::reciprocal>);
+  set(ElementOp::k_floor, unary_loop<T, T, mt::floor>);
+  set(ElementOp::k_ceil, unary_loop<T, T, mt::ceil>);
+  set(ElementOp::k_round, unary_loop<T, T, mt::round>);
+  set(ElementOp::k_is_finite, unary_loop<uint8_t, T, mt::is_finite>);
   set(ElementOp::k_channel_affine, affine_loop<T>);
 }
 
@@ -197,9 +137,10 @@ void MESHTRAIN_FILL(fill_elementwise)(KernelTable& table) {
   for (ElementOp op : kOnBools) {
     entry(table, op, kTypeBool) = entry(table, op, kTypeU8);
   }
-  entry(table, ElementOp::k_logical_not, kTypeBool) = unary_loop<uint8_t, uint8_t, logical_not>;
-  entry(table, ElementOp::k_logical_and, kTypeBool) = binary_loop<uint8_t, uint8_t, logical_and>;
-  entry(table, ElementOp::k_logical_or, kTypeBool) = binary_loop<uint8_t, uint8_t, logical_or>;
+  entry(table, ElementOp::k_logical_not, kTypeBool) = unary_loop<uint8_t, uint8_t, mt::logical_not>;
+  entry(table, ElementOp::k_logical_and, kTypeBool) =
+      binary_loop<uint8_t, uint8_t, mt::logical_and>;
+  entry(table, ElementOp::k_logical_or, kTypeBool) = binary_loop<uint8_t, uint8_t, mt::logical_or>;
 }
 
 }  // namespace meshtrain::cpu

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/cpu/kernel_table.h"
+#include "backend/formulas/elementwise.h"
 
 #ifndef MESHTRAIN_ISA
 #error "MESHTRAIN_ISA names the instruction set level, e.g. v3"
@@ -15,25 +16,6 @@
 #define MESHTRAIN_JOIN_(a, b) a##_##b
 #define MESHTRAIN_JOIN(a, b) MESHTRAIN_JOIN_(a, b)
 #define MESHTRAIN_FILL(name) MESHTRAIN_JOIN(name, MESHTRAIN_ISA)
-
-// glibc's vector math (libmvec, 4 ulp at most) has these; its headers say so only under
-// -ffast-math.
-extern "C" {
-#define MESHTRAIN_VECTOR_MATH(name)                                         \
-  __attribute__((simd("notinbranch"), const)) double name(double) noexcept; \
-  __attribute__((simd("notinbranch"), const)) float name##f(float) noexcept;
-MESHTRAIN_VECTOR_MATH(exp)
-MESHTRAIN_VECTOR_MATH(log)
-MESHTRAIN_VECTOR_MATH(log1p)
-MESHTRAIN_VECTOR_MATH(expm1)
-MESHTRAIN_VECTOR_MATH(tanh)
-MESHTRAIN_VECTOR_MATH(erf)
-MESHTRAIN_VECTOR_MATH(sin)
-MESHTRAIN_VECTOR_MATH(cos)
-#undef MESHTRAIN_VECTOR_MATH
-__attribute__((simd("notinbranch"), const)) double pow(double, double) noexcept;
-__attribute__((simd("notinbranch"), const)) float powf(float, float) noexcept;
-}
 
 namespace meshtrain::cpu {
 
@@ -71,32 +53,6 @@ template <>
 constexpr int kIndexOf<float> = kTypeF32;
 template <>
 constexpr int kIndexOf<double> = kTypeF64;
-
-// Unsigned type in which integer arithmetic wraps instead of being undefined.
-template <class T>
-struct WrapType {
-  using type = T;
-};
-template <>
-struct WrapType<int32_t> {
-  using type = uint32_t;
-};
-template <>
-struct WrapType<int64_t> {
-  using type = uint64_t;
-};
-template <class T>
-using Wrap = typename WrapType<T>::type;
-
-// NaN wins, as in JAX, so that a NaN is never hidden by a relu.
-template <class T>
-inline T larger(T a, T b) {
-  return (a >= b) | (a != a) ? a : b;
-}
-template <class T>
-inline T smaller(T a, T b) {
-  return (a <= b) | (a != a) ? a : b;
-}
 
 }  // namespace
 }  // namespace meshtrain::cpu

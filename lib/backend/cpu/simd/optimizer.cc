@@ -1,17 +1,12 @@
 // Optimizer rules, one pass over parameter, gradient and slots. Formulas and the order of slots:
 // ir/ops/optimizer.cc. Scalars are in the order of OptimizerField; new_param may be param, and so
 // on.
+#include "backend/formulas/optimizer.h"
+
 #include "backend/cpu/simd/math.h"
 
 namespace meshtrain::cpu {
 namespace {
-
-inline float root(float x) {
-  return __builtin_sqrtf(x);
-}
-inline double root(double x) {
-  return __builtin_sqrt(x);
-}
 
 template <class T>
 struct Operands {
@@ -39,8 +34,7 @@ void sgd(const OptimizerArgs& args, int64_t begin, int64_t end) {
   const Operands<T> o(args);
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    const T w = o.param[i] - o.param[i] * o.decay;
-    o.new_param[i] = w - o.rate * o.grad[i];
+    o.new_param[i] = mt::sgd(mt::decayed(o.param[i], o.decay), o.grad[i], o.rate);
   }
 }
 
@@ -52,21 +46,19 @@ void momentum(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_v = o.new_slot[0];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    const T w = o.param[i] - o.param[i] * o.decay;
-    const T step = o.rate * o.grad[i];
-    const T velocity = mu * v[i] - step;
-    new_v[i] = velocity;
-    o.new_param[i] = kNesterov ? w + (mu * velocity - step) : w + velocity;
+    const mt::MomentumStep<T> step =
+        mt::momentum<kNesterov>(mt::decayed(o.param[i], o.decay), o.grad[i], o.rate, mu, v[i]);
+    new_v[i] = step.v;
+    o.new_param[i] = step.w;
   }
 }
 
 template <class T, bool kMomentum, bool kCentered>
 void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   const Operands<T> o(args);
-  const T rho = static_cast<T>(args.scalars[kRho]);
-  const T rest = static_cast<T>(1.0 - args.scalars[kRho]);
-  const T epsilon = static_cast<T>(args.scalars[kEpsilonTerm]);
-  const T mu = static_cast<T>(args.scalars[kMomentumFactor]);
+  const mt::RmspropNumbers<T> numbers = {
+      static_cast<T>(args.scalars[kRho]), static_cast<T>(1.0 - args.scalars[kRho]),
+      static_cast<T>(args.scalars[kMomentumFactor]), static_cast<T>(args.scalars[kEpsilonTerm])};
   const T* v = o.slot[0];
   T* new_v = o.new_slot[0];
   const T* m = o.slot[1];
@@ -75,27 +67,19 @@ void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_a = o.new_slot[kMomentum ? 2 : 1];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    const T w = o.param[i] - o.param[i] * o.decay;
-    const T g = o.grad[i];
-    T old_m = 0, old_a = 0;
+    T mean = 0, average = 0;
     if constexpr (kMomentum)
-      old_m = m[i];
+      mean = m[i];
     if constexpr (kCentered)
-      old_a = a[i];
-    const T velocity = rho * v[i] + rest * (g * g);
-    new_v[i] = velocity;
-    T denominator = velocity + epsilon;
-    if constexpr (kCentered) {
-      const T average = rho * old_a + rest * g;
-      new_a[i] = average;
-      denominator = velocity - average * average + epsilon;
-    }
-    T increment = o.rate * g / root(denominator);
-    if constexpr (kMomentum) {
-      increment = mu * old_m + increment;
-      new_m[i] = increment;
-    }
-    o.new_param[i] = w - increment;
+      average = a[i];
+    const mt::RmspropStep<T> step = mt::rmsprop<kMomentum, kCentered>(
+        mt::decayed(o.param[i], o.decay), o.grad[i], o.rate, numbers, v[i], mean, average);
+    new_v[i] = step.v;
+    if constexpr (kMomentum)
+      new_m[i] = step.m;
+    if constexpr (kCentered)
+      new_a[i] = step.a;
+    o.new_param[i] = step.w;
   }
 }
 
@@ -117,9 +101,9 @@ void rmsprop(const OptimizerArgs& args, int64_t begin, int64_t end) {
 template <class T, bool kAmsgrad>
 void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   const Operands<T> o(args);
-  const T rest1 = static_cast<T>(1.0 - args.scalars[kBeta1]);
-  const T rest2 = static_cast<T>(1.0 - args.scalars[kBeta2]);
-  const T epsilon = static_cast<T>(args.scalars[kEpsilonTerm]);
+  const mt::AdamNumbers<T> numbers = {static_cast<T>(1.0 - args.scalars[kBeta1]),
+                                      static_cast<T>(1.0 - args.scalars[kBeta2]),
+                                      static_cast<T>(args.scalars[kEpsilonTerm])};
   const T* m = o.slot[0];
   const T* v = o.slot[1];
   const T* top = o.slot[2];
@@ -128,23 +112,16 @@ void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   T* new_top = o.new_slot[2];
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
-    const T w = o.param[i] - o.param[i] * o.decay;
-    const T g = o.grad[i];
-    const T old_m = m[i];
-    const T old_v = v[i];
-    T old_top = 0;
+    T largest = 0;
     if constexpr (kAmsgrad)
-      old_top = top[i];
-    const T mean = old_m + (g - old_m) * rest1;
-    const T square = old_v + (g * g - old_v) * rest2;
-    new_m[i] = mean;
-    new_v[i] = square;
-    T scale = square;
-    if constexpr (kAmsgrad) {
-      scale = larger(old_top, square);
-      new_top[i] = scale;
-    }
-    o.new_param[i] = w - o.rate * mean / (root(scale) + epsilon);
+      largest = top[i];
+    const mt::AdamStep<T> step = mt::adam<kAmsgrad>(mt::decayed(o.param[i], o.decay), o.grad[i],
+                                                    o.rate, numbers, m[i], v[i], largest);
+    new_m[i] = step.m;
+    new_v[i] = step.v;
+    if constexpr (kAmsgrad)
+      new_top[i] = step.top;
+    o.new_param[i] = step.w;
   }
 }
 

@@ -2,6 +2,8 @@
 #include <immintrin.h>
 
 #include "backend/cpu/simd/half.h"
+#include "backend/formulas/dropout.h"
+#include "base/philox_block.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -62,8 +64,8 @@ void philox_group(uint64_t first_block, const RandomStream& stream, uint32_t* ou
   }
   uint32_t k0 = static_cast<uint32_t>(stream.key);
   uint32_t k1 = static_cast<uint32_t>(stream.key >> 32);
-  const Lanes m0 = splat(0xD2511F53u), m1 = splat(0xCD9E8D57u);
-  for (int round = 0; round < 10; ++round) {
+  const Lanes m0 = splat(mt::kPhiloxFactors[0]), m1 = splat(mt::kPhiloxFactors[1]);
+  for (int round = 0; round < mt::kPhiloxRounds; ++round) {
     const Lanes key0 = splat(k0), key1 = splat(k1);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
@@ -74,8 +76,8 @@ void philox_group(uint64_t first_block, const RandomStream& stream, uint32_t* ou
       c1[v] = p1;
       c3[v] = p0;
     }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    k0 += mt::kPhiloxSteps[0];
+    k1 += mt::kPhiloxSteps[1];
   }
   const Lanes low_half = splat(0xFFFFFFFFu);
 #pragma GCC unroll 4
@@ -116,10 +118,8 @@ void dropout(void* out, const void* x, const uint32_t* bits, int64_t n, uint32_t
   const T* in = static_cast<const T*>(x);
   const T factor = static_cast<T>(scale);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const T kept = in[i] * factor;
-    o[i] = bits[i] < threshold ? T{0} : kept;
-  }
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = mt::kept(bits[i], threshold, in[i], factor);
 }
 
 template <class H>

@@ -59,7 +59,7 @@ struct WorkType {
 };
 template <class T>
 struct WorkType<Sum, T> {
-  using type = Wrap<T>;
+  using type = mt::Wrap<T>;
 };
 
 template <class Op, class T>
