@@ -16,22 +16,22 @@ namespace meshtrain::gpu {
 
 // Threads of every block of a generated kernel.
 constexpr unsigned kThreads = 256;
-// The device code that every body may use.
-constexpr std::string_view kElementwise = "backend/gpu/device/elementwise.cuh";
+// The file of device/ with what every body may use.
+constexpr std::string_view kElementwise = "elementwise";
 
 // CUDA C++ of one generated function, which computes one block of kThreads threads, in namespace
 // mt:
 //   static __device__ void NAME(const unsigned long long* arg, unsigned block,
 //                               unsigned char* shared) { BODY }
-// It may use what `device` declares, threadIdx.x, __syncthreads() and warp shuffles. It must not
-// use blockIdx or blockDim, so that several bodies fit into one launch, or one after the other into
-// one block. A body must not return before a __syncthreads() that other threads reach.
+// It may use what device/DEVICE.cuh declares, threadIdx.x, __syncthreads() and warp shuffles. It
+// must not use blockIdx or blockDim, so that several bodies fit into one launch, or one after the
+// other into one block. A body must not return before a __syncthreads() that other threads reach.
 struct KernelBody {
   std::string name;  // unique by text: a word for the kind, then a hash of everything else
   std::string text;  // BODY
   unsigned shared_bytes = 0;
   bool has_barriers = false;  // __syncthreads or shuffles: otherwise threads are independent
-  std::string_view device = kElementwise;
+  std::string_view device = kElementwise;  // the file of device/ that BODY needs
 };
 using KernelBodyPtr = std::shared_ptr<const KernelBody>;
 

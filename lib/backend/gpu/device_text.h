@@ -19,11 +19,13 @@ std::span<const DeviceFile> device_files();  // sorted by name
 // The text of files in the order of their #include lines, each once and without these lines.
 class DeviceText {
  public:
-  // Adds a file and what it includes. Throws InternalError when there is no such file.
+  // Adds device/NAME.cuh and what it includes. Throws InternalError when there is no such file.
   void add(std::string_view name);
   std::string take() { return std::move(text_); }
 
  private:
+  void add_file(std::string_view file);
+
   std::string text_;
   std::set<std::string, std::less<>> added_;
 };

@@ -36,15 +36,15 @@ std::string word_type(int64_t bytes) {
     case 8:
       return "unsigned long long";
     default:
-      return "mt::Pack<unsigned, 4>";
+      return "Pack<unsigned, 4>";
   }
 }
 
-std::string loop_types(const StridedLoop& loop, int64_t step) {
+int64_t loop_reach(const StridedLoop& loop, int64_t step) {
   int64_t reach = 0;
   for (const std::vector<int64_t>& strides : loop.strides)
     reach = std::max(reach, reach_of(loop.sizes, strides));
-  return index_types(reach + num_elements(loop.sizes) + step);
+  return reach + num_elements(loop.sizes) + step;
 }
 
 }  // namespace meshtrain::gpu

@@ -30,7 +30,7 @@ int64_t common_word(std::vector<int64_t> bytes);
 // The type of words of 1, 2, 4, 8 or 16 bytes that are only moved.
 std::string word_type(int64_t bytes);
 
-// Returns index_types (text.h) for such a loop, whose threads advance by `step`.
-std::string loop_types(const StridedLoop& loop, int64_t step);
+// Returns the reach (text.h) of such a loop, whose threads advance by `step`.
+int64_t loop_reach(const StridedLoop& loop, int64_t step);
 
 }  // namespace meshtrain::gpu

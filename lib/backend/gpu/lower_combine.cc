@@ -1,12 +1,11 @@
 // Collectives between virtual devices of one GPU: boxes copied, or summed in the order of their
 // sources.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -85,55 +84,23 @@ Form form_of(const Region& region, int64_t item) {
   return form;
 }
 
-// Arguments: blocks of a region; elements and step where they are side by side; then of each region
-// the addresses of the result and of its sources, or of the first source and the bytes to the next.
 std::string combine_text(const Form& form, Reduction reduction, DType dtype, uint64_t blocks) {
-  const std::string_view op = reduction == Reduction::kSum   ? "mt::add"
-                              : reduction == Reduction::kMax ? "mt::max"
-                                                             : "mt::min";
-  const bool is_copy = form.num_sources == 1, is_flat = form.count > 0;
-  std::string text = fmt::format(
-      "typedef {} E;\n"
-      "const unsigned long long* region = arg + {} + block / (unsigned)arg[0] * {}u;\n"
-      "const unsigned part = block % (unsigned)arg[0];\n"
-      "E* to = (E*)region[0];\n",
-      is_copy ? word_type(form.unit) : std::string(type_name(dtype)), is_flat ? 3 : 1,
-      form.words());
-  if (is_flat) {
-    text += fmt::format(
-        "const unsigned long long n = arg[1], step = arg[2];\n"
-        "for (unsigned long long i = ((unsigned long long)part * kThreads + threadIdx.x) * {}u; i "
-        "< "
-        "n; i += step) {{\n",
-        form.pack);
-  } else {
-    const int64_t step = static_cast<int64_t>(blocks) * kThreads;
-    text += loop_types(form.loop, step) +
-            offset_line("to_of", form.loop.sizes, form.loop.strides[0]) +
-            offset_line("from_of", form.loop.sizes, form.loop.strides[1]);
-    text += fmt::format(
-        "for (U j = (U)part * kThreads + threadIdx.x; j < {}u; j += {}u) {{\n"
-        "const I o = to_of(j), i = from_of(j);\n",
-        num_elements(form.loop.sizes), step);
-  }
-  const std::string_view out = is_flat ? "i" : "o";
-  if (is_copy)
-    return text + fmt::format("to[{}] = ((const E*)region[1])[i];\n}}\n", out);
-  const std::string end = is_flat ? "n" : fmt::format("i + {}", form.pack);
-  text += fmt::format(
-      "mt::Compute<E> sum[{0}], x[{0}];\n"
-      "mt::read(sum, (const E*)region[1], i, {1});\n"
-      "#pragma unroll 8\n"
-      "for (int s = 2; s <= {2}; ++s) {{\n"
-      "mt::read(x, (const E*){6}, i, {1});\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {0}; ++e) sum[e] = {3}(sum[e], x[e]);\n"
-      "}}\n"
-      "mt::write(to, {4}, {5}, sum);\n"
-      "}}\n",
-      form.pack, end, form.num_sources, op, out, is_flat ? "n" : fmt::format("o + {}", form.pack),
-      form.is_stepped ? "(region[1] + (s - 1) * region[2])" : "region[s]");
-  return text;
+  const std::string combining =
+      struct_text("Combining", {{"num_sources", static_cast<int64_t>(form.num_sources)},
+                                {"is_stepped", form.is_stepped ? "true" : "false"},
+                                {"pack", int64_t{form.pack}}});
+  const std::string type =
+      form.num_sources == 1 ? word_type(form.unit) : std::string(type_name(dtype));
+  const std::string op(reduction_name(reduction));
+  if (form.count > 0)
+    return call_text("combine_flat", {combining, type, op}, false);
+  const int64_t step = static_cast<int64_t>(blocks) * kThreads;
+  return call_text("combine",
+                   {combining, index_type(loop_reach(form.loop, step)), type, op,
+                    loop_text(form.loop.sizes, form.loop.strides[0]),
+                    loop_text(form.loop.sizes, form.loop.strides[1]),
+                    std::to_string(num_elements(form.loop.sizes)), std::to_string(step)},
+                   false);
 }
 
 }  // namespace
@@ -186,7 +153,8 @@ void GpuLowering::make(const CombineSpec& spec) {
         accesses.push_back(whole_access(view, false));
       }
     }
-    launch.body = make_body("combine", combine_text(form, reduction, dtype, blocks), 0, false);
+    launch.body =
+        make_body("combine", combine_text(form, reduction, dtype, blocks), 0, false, "combine");
     add(std::move(launch), std::move(accesses));
   }
 }

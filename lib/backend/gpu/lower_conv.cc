@@ -1,5 +1,7 @@
 // Convolutions and their gradients: by the library where it takes them (conv.h), otherwise by
 // kernels that compute every result by itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "backend/gpu/conv.h"
@@ -17,114 +19,31 @@ int64_t pixels_of(const std::array<int64_t, 3>& sizes) {
   return sizes[0] * sizes[1] * sizes[2];
 }
 
-std::string conv_head(const ConvShape& shape, bool of_input, int64_t images, int64_t columns,
-                      int64_t reach = 0) {
-  return window_text(shape, of_input, images, columns, reach) +
-         type_line("T", type_name(shape.dtype)) + "typedef mt::Compute<T> A;\n" +
-         fused_line(shape.dtype) + constant_line("U", "channels", shape.channels) +
-         constant_line("U", "filters", shape.filters) +
-         constant_line("U", "group_channels", shape.channels / shape.groups) +
-         constant_line("U", "group_filters", shape.filters / shape.groups);
+std::string convolving(const ConvShape& shape, int64_t elements, const Places& steps) {
+  return struct_text("Convolving", {{"window", window_text(shape)},
+                                    {"elements", elements},
+                                    {"channels", shape.channels},
+                                    {"filters", shape.filters},
+                                    {"groups", shape.groups},
+                                    {"from_step", steps[0]},
+                                    {"kernel_step", steps[1]},
+                                    {"to_step", steps[2]}});
 }
-
-std::string steps_text(const Run& run) {
-  return constant_line("unsigned long long", "from_step", run.step[0]) +
-         constant_line("unsigned long long", "kernel_step", run.step[1]) +
-         constant_line("unsigned long long", "to_step", run.step[2]);
-}
-
-// Column `column` of pixel (p0, p1, p2) of an image.
-constexpr std::string_view kElement = R"(
-U i = (U)block * kThreads + threadIdx.x;
-if (i >= elements) return;
-const U element = i;
-const U column = i % columns; i /= columns;
-const int p2 = (int)(i % N2); i /= N2;
-const int p1 = (int)(i % N1); i /= N1;
-const int p0 = (int)(i % N0); i /= N0;
-const T* from = (const T*)(arg[0] + i * from_step);
-const T* kernel = (const T*)(arg[1] + i * kernel_step);
-T* to = (T*)(arg[2] + i * to_step) + element % (N0 * N1 * N2 * columns);
-A sum = A(0);
-)";
-
-constexpr std::string_view kForward = R"(
-from += column / group_filters * group_channels;
-kernel += column;
-for (int z = 0; z < K0; ++z) {
-  const int a = p0 * S0 - P0 + z * D0;
-  if (a < 0 || a >= I0) continue;
-  for (int y = 0; y < K1; ++y) {
-    const int b = p1 * S1 - P1 + y * D1;
-    if (b < 0 || b >= I1) continue;
-    for (int x = 0; x < K2; ++x) {
-      const int d = p2 * S2 - P2 + x * D2;
-      if (d < 0 || d >= I2) continue;
-      const T* pixel = from + (((I)a * I1 + b) * I2 + d) * (I)channels;
-      const T* cell = kernel + (((I)z * K1 + y) * K2 + x) * (I)(group_channels * filters);
-      for (U c = 0; c < group_channels; ++c)
-        sum = fused(mt::load(pixel + c), mt::load(cell + c * filters), sum);
-    }
-  }
-}
-mt::store(to, sum);
-)";
-
-constexpr std::string_view kDgrad = R"(
-const U first = column / group_channels * group_filters;
-from += first;
-kernel += column % group_channels * filters + first;
-for (int z = 0; z < K0; ++z) {
-  const int a = p0 + P0 - z * D0;
-  if (a < 0 || a % S0 != 0 || a / S0 >= O0) continue;
-  for (int y = 0; y < K1; ++y) {
-    const int b = p1 + P1 - y * D1;
-    if (b < 0 || b % S1 != 0 || b / S1 >= O1) continue;
-    for (int x = 0; x < K2; ++x) {
-      const int d = p2 + P2 - x * D2;
-      if (d < 0 || d % S2 != 0 || d / S2 >= O2) continue;
-      const T* pixel = from + (((I)(a / S0) * O1 + b / S1) * O2 + d / S2) * (I)filters;
-      const T* cell = kernel + (((I)z * K1 + y) * K2 + x) * (I)(group_channels * filters);
-      for (U f = 0; f < group_filters; ++f)
-        sum = fused(mt::load(pixel + f), mt::load(cell + f), sum);
-    }
-  }
-}
-mt::store(to, sum);
-)";
-
-// Output k of the reduction: an element of the kernel; term r: a pixel of y's gradient.
-constexpr std::string_view kWgrad = R"(
-const A none = A(0);
-auto join = [](A a, A b) -> A { return a + b; };
-const unsigned long long x_base = arg[0], dy_base = arg[1];
-R* out = (R*)arg[2];
-auto term = [=](U k, U r) -> A {
-  const U filter = k % filters, cell = k / filters / group_channels;
-  const U channel = filter / group_filters * group_channels + k / filters % group_channels;
-  const U pixel = r % (U)(O0 * O1 * O2), image = r / (U)(O0 * O1 * O2);
-  const int a = (int)(pixel / (O1 * O2)) * S0 - P0 + (int)(cell / (K1 * K2)) * D0;
-  const int b = (int)(pixel / O2 % O1) * S1 - P1 + (int)(cell / K2 % K1) * D1;
-  const int d = (int)(pixel % O2) * S2 - P2 + (int)(cell % K2) * D2;
-  if (a < 0 || a >= I0 || b < 0 || b >= I1 || d < 0 || d >= I2) return A(0);
-  const T* x = (const T*)(x_base + image * x_step) + (((I)a * I1 + b) * I2 + d) * (I)channels;
-  const T* dy = (const T*)(dy_base + image * dy_step) + (I)pixel * (I)filters;
-  return mt::load(x + channel) * mt::load(dy + filter);
-};
-auto result = [=](U k, unsigned part, A a) { mt::store(out + (U)part * outputs_of_part + k, a); };
-)";
 
 // The conv (or its transpose) of the images of a run by one thread an element.
 Launch direct_launch(const ConvShape& shape, bool is_dgrad, const Run& run) {
   const int64_t columns = is_dgrad ? shape.channels : shape.filters;
   const int64_t pixels = pixels_of(is_dgrad ? shape.input : shape.output);
   Launch launch;
-  launch.body = make_body(is_dgrad ? "dgrad" : "conv",
-                          conv_head(shape, is_dgrad, run.count, columns) + steps_text(run) +
-                              constant_line("U", "columns", columns) + std::string(kElement) +
-                              std::string(is_dgrad ? kDgrad : kForward),
-                          0, false);
-  launch.blocks = static_cast<uint64_t>((run.count * pixels * columns + kThreads - 1) / kThreads);
+  const int64_t elements = run.count * pixels * columns;
+  launch.body = make_body(
+      is_dgrad ? "dgrad" : "conv",
+      call_text(is_dgrad ? "conv_dgrad" : "conv",
+                {convolving(shape, elements, run.step), index_type(window_reach(shape, elements)),
+                 std::string(type_name(shape.dtype))},
+                false),
+      0, false, "conv");
+  launch.blocks = static_cast<uint64_t>((elements + kThreads - 1) / kThreads);
   launch.args = {static_cast<uint64_t>(run.first[0]), static_cast<uint64_t>(run.first[1]),
                  static_cast<uint64_t>(run.first[2])};
   launch.work = 2 * run.count * pixels_of(shape.output) * shape.kernel_elements();
@@ -242,13 +161,14 @@ void GpuLowering::add_wgrad(const ConvShape& shape, bool in_library, const std::
     body.outputs = elements;
     body.terms = run.count * pixels;
     body.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(shape.dtype)));
-    body.text = conv_head(shape, false, run.count, shape.filters,
-                          reduction_reach(plans[i].parts * elements, body.terms)) +
-                type_line("R", type_name(between)) +
-                constant_line("unsigned long long", "x_step", run.step[0]) +
-                constant_line("unsigned long long", "dy_step", run.step[1]) +
-                constant_line("U", "outputs_of_part", elements) + std::string(kOtherOfNumber) +
-                std::string(kWgrad);
+    const int64_t all_terms = body.terms * shape.filters;
+    body.device = "conv";
+    body.function = "conv_wgrad";
+    body.of =
+        fmt::format("{},\n{}, {}, {}", convolving(shape, all_terms, {run.step[0], 0, run.step[1]}),
+                    index_type(window_reach(
+                        shape, all_terms, reduction_reach(plans[i].parts * elements, body.terms))),
+                    type_name(shape.dtype), type_name(between));
     Launch launch;
     launch.body = reduction_body(body, plans[i]);
     launch.blocks = plans[i].blocks();

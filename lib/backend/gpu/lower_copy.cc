@@ -1,6 +1,4 @@
 // Elements moved as they are: copies between strided views, fills, running numbers.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -27,24 +25,8 @@ Launch straight_copy(const std::byte* from, std::byte* to, int64_t bytes) {
   launch.blocks = blocks_for(words, kSpread);
   launch.args = {address(from), address(to), static_cast<uint64_t>(words),
                  static_cast<uint64_t>(bytes % word), launch.blocks * kThreads * kSpread};
-  std::string text = fmt::format(
-      "const {0}* from = (const {0}*)arg[0];\n"
-      "{0}* to = ({0}*)arg[1];\n"
-      "const unsigned long long n = arg[2], tail = arg[3], step = arg[4];\n"
-      "for (unsigned long long i = (unsigned long long)block * {1}u + threadIdx.x; i < n; i += "
-      "step) {{\n"
-      "{0} x[{2}];\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {2}; ++e) if (i + e * kThreads < n) x[e] = from[i + e * kThreads];\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {2}; ++e) if (i + e * kThreads < n) to[i + e * kThreads] = x[e];\n"
-      "}}\n",
-      word_type(word), kSpread * kThreads, kSpread);
-  text +=
-      "if (block == 0 && threadIdx.x < tail)\n"
-      "((unsigned char*)(to + n))[threadIdx.x] = ((const unsigned char*)(from + "
-      "n))[threadIdx.x];\n";
-  launch.body = make_body("copy", std::move(text), 0, false);
+  launch.body =
+      make_body("copy", call_text("copy_straight", {word_type(word)}, false), 0, false, "copy");
   return launch;
 }
 
@@ -96,23 +78,14 @@ Launch strided_copy(StridedLoop loop, const std::byte* from, std::byte* to, int6
   launch.blocks = blocks_for(total, kSpread);
   launch.args = {address(from), address(to)};
   const int64_t step = static_cast<int64_t>(launch.blocks) * kThreads * kSpread;
-  std::string text = loop_types(loop, step) + type_line("T", type) +
-                     offset_line("from_of", loop.sizes, loop.strides[0]) +
-                     offset_line("to_of", loop.sizes, loop.strides[1]);
-  text += fmt::format(
-      "const T* from = (const T*)arg[0];\n"
-      "T* to = (T*)arg[1];\n"
-      "for (U i = (U)block * {1}u + threadIdx.x; i < {2}u; i += {3}u) {{\n"
-      "T x[{0}];\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {0}; ++e) if (i + e * kThreads < {2}u) x[e] = from[from_of(i + e * "
-      "kThreads)];\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {0}; ++e) if (i + e * kThreads < {2}u) to[to_of(i + e * kThreads)] = "
-      "x[e];\n"
-      "}}\n",
-      kSpread, kSpread * kThreads, total, step);
-  launch.body = make_body("copy_strided", std::move(text), 0, false);
+  launch.body = make_body(
+      "copy_strided",
+      call_text(
+          "copy_strided",
+          {index_type(loop_reach(loop, step)), type, loop_text(loop.sizes, loop.strides[0]),
+           loop_text(loop.sizes, loop.strides[1]), std::to_string(total), std::to_string(step)},
+          false),
+      0, false, "copy");
   return launch;
 }
 
@@ -140,28 +113,20 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
   Launch launch;
   launch.blocks = static_cast<uint64_t>(std::min<int64_t>(count, kMaxBlocks));
   launch.args = {address(from), address(to)};
-  std::string text = loop_types(loop, 0) + type_line("T", word_type(item)) +
-                     offset_line("from_of", tiles.sizes, tiles.strides[0]) +
-                     offset_line("to_of", tiles.sizes, tiles.strides[1]);
-  text += fmt::format(
-      "const T* from = (const T*)arg[0];\n"
-      "T* to = (T*)arg[1];\n"
-      "T (*tile)[{1}] = (T (*)[{1}])shared;\n"
-      "const unsigned x = threadIdx.x % {0}u, y = threadIdx.x / {0}u;\n"
-      "for (U i = block; i < {2}u; i += {3}u) {{\n"
-      "const U row = i / {4}u % {5}u * {0}u, column = i % {4}u * {0}u;\n"
-      "const I in = from_of(i), out = to_of(i);\n"
-      "__syncthreads();\n"
-      "for (unsigned k = y; k < {0}u; k += {6}u)\n"
-      "if (row + x < {7}u && column + k < {8}u) tile[k][x] = from[in + (I)x + (I)k * {9}];\n"
-      "__syncthreads();\n"
-      "for (unsigned k = y; k < {0}u; k += {6}u)\n"
-      "if (row + k < {7}u && column + x < {8}u) to[out + (I)x + (I)k * {10}] = tile[x][k];\n"
-      "}}\n",
-      kEdge, kEdge + 1, count, launch.blocks, column_tiles, row_tiles, kThreads / kEdge, rows,
-      columns, loop.strides[0].back(), loop.strides[1][d]);
-  const unsigned shared = static_cast<unsigned>(kEdge * (kEdge + 1) * item);
-  launch.body = make_body("copy_tiled", std::move(text), shared, true);
+  const std::string tiling = struct_text("Tiling", {{"edge", kEdge},
+                                                    {"count", count},
+                                                    {"blocks", static_cast<int64_t>(launch.blocks)},
+                                                    {"rows", rows},
+                                                    {"columns", columns},
+                                                    {"from_column", loop.strides[0].back()},
+                                                    {"to_row", loop.strides[1][d]}});
+  launch.body = make_body("copy_tiled",
+                          call_text("copy_tiled",
+                                    {tiling, index_type(loop_reach(loop, 0)), word_type(item),
+                                     loop_text(tiles.sizes, tiles.strides[0]),
+                                     loop_text(tiles.sizes, tiles.strides[1])},
+                                    true),
+                          static_cast<unsigned>(kEdge * (kEdge + 1) * item), true, "copy");
   return launch;
 }
 
@@ -189,23 +154,6 @@ uint64_t bits_of(DType dtype, double value) {
     std::memcpy(&bits, &element, sizeof(T));
     return bits;
   });
-}
-
-// Eight bytes of elements in the text of a kernel, which has the bits of one in `bits`.
-std::string repeated(DType dtype) {
-  const bool is_bfloat16 = dtype == DType::kBFloat16;
-  if (is_bfloat16 || dtype == DType::kFloat16) {
-    return fmt::format("mt::{}_bits(mt::float_of((unsigned)bits)) * 0x1000100010001ull",
-                       is_bfloat16 ? "bf16" : "f16");
-  }
-  switch (dtype_size(dtype)) {
-    case 1:
-      return "bits * 0x101010101010101ull";
-    case 4:
-      return "bits * 0x100000001ull";
-    default:
-      return "bits";
-  }
 }
 
 }  // namespace
@@ -242,15 +190,9 @@ void GpuLowering::make(const FillSpec& spec) {
   // In halves: arguments of 2^40 and more would be taken for addresses.
   launch.args = {address(to.data), static_cast<uint64_t>(words), bits & 0xffffffffu, bits >> 32,
                  launch.blocks * kThreads};
-  std::string text = fmt::format(
-      "{0}* to = ({0}*)arg[0];\n"
-      "const unsigned long long bits = arg[3] << 32 | arg[2];\n"
-      "const {0} value = ({0})({1});\n"
-      "for (unsigned long long i = (unsigned long long)block * kThreads + threadIdx.x; i < arg[1]; "
-      "i += arg[4])\n"
-      "to[i] = value;\n",
-      word_type(word), repeated(to.dtype));
-  launch.body = make_body("fill", std::move(text), 0, false);
+  launch.body = make_body(
+      "fill", call_text("fill", {word_type(word), std::string(type_name(to.dtype))}, false), 0,
+      false, "copy");
   add(std::move(launch), {whole_access(to, true)});
 }
 
@@ -267,14 +209,13 @@ void GpuLowering::make(const IotaSpec& spec) {
   launch.blocks = blocks_for(total, 1);
   launch.work = total;
   launch.args = {address(to.data), static_cast<uint64_t>(start)};
-  std::string text = fmt::format(
-      "{0}* to = ({0}*)arg[0];\n"
-      "for (unsigned long long i = (unsigned long long)block * kThreads + threadIdx.x; i < {1}ull; "
-      "i += {2}ull)\n"
-      "mt::store(to + i, ({3})(arg[1] + i / {4}ull % {5}ull));\n",
-      type_name(to.dtype), total, launch.blocks * kThreads, compute_type(to.dtype), inner,
-      to.shape[axis]);
-  launch.body = make_body("iota", std::move(text), 0, false);
+  launch.body = make_body("iota",
+                          call_text("iota",
+                                    {std::string(type_name(to.dtype)), std::to_string(total),
+                                     std::to_string(launch.blocks * kThreads),
+                                     std::to_string(inner), std::to_string(to.shape[axis])},
+                                    false),
+                          0, false, "copy");
   add(std::move(launch), {whole_access(to, true)});
 }
 

@@ -47,7 +47,7 @@ class TapeText {
       launch.args.push_back(address(operand.data));
     for (const TapeResult& result : results_)
       launch.args.push_back(address(result.view.data));
-    std::string text = loop_types(loop_, step) + declarations();
+    std::string text = index_types(loop_reach(loop_, step)) + declarations();
     // Without coordinates, one kernel serves every size.
     if (!has_strided_) {
       const size_t first = launch.args.size();

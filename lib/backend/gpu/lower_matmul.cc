@@ -61,84 +61,28 @@ std::vector<Access> accesses_of(const Matmul& product) {
           matrix_access(s, s.c, {product.batch, s.m, s.n}, {product.c_step, s.c_row, 1}, true)};
 }
 
-std::string head(const Matmul& product, int64_t more) {
+std::string product_text(const Matmul& product) {
   const MatmulSpec& s = product.spec;
-  const int64_t reach =
-      std::max({reach_of({product.batch, s.m, s.k}, {product.a_step, s.a_row, s.a_column}),
-                reach_of({product.batch, s.k, s.n}, {product.b_step, s.b_row, s.b_column}),
-                reach_of({product.batch, s.m, s.n}, {product.c_step, s.c_row, 1})});
-  return index_types(reach + more) + type_line("T", type_name(s.dtype)) +
-         "typedef mt::Compute<T> A;\n" + fused_line(s.dtype) + constant_line("U", "m", s.m) +
-         constant_line("U", "n", s.n) + constant_line("U", "k", s.k) +
-         constant_line("I", "a_step", product.a_step) +
-         constant_line("I", "b_step", product.b_step) +
-         constant_line("I", "c_step", product.c_step) + constant_line("I", "a_row", s.a_row) +
-         constant_line("I", "a_column", s.a_column) + constant_line("I", "b_row", s.b_row) +
-         constant_line("I", "b_column", s.b_column) + constant_line("I", "c_row", s.c_row) + R"(
-const T* a = (const T*)arg[0];
-const T* b = (const T*)arg[1];
-T* c = (T*)arg[2];
-)";
+  return struct_text("Product", {{"m", s.m},
+                                 {"n", s.n},
+                                 {"k", s.k},
+                                 {"a_step", product.a_step},
+                                 {"b_step", product.b_step},
+                                 {"c_step", product.c_step},
+                                 {"a_row", s.a_row},
+                                 {"a_column", s.a_column},
+                                 {"b_row", s.b_row},
+                                 {"b_column", s.b_column},
+                                 {"c_row", s.c_row}});
 }
 
-constexpr std::string_view kTiny = R"(
-const A none = A(0);
-auto join = [](A x, A y) -> A { return mt::add(x, y); };
-auto term = [=](U i, U p) -> A {
-  const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
-  return mt::mul(mt::load(a + batch * a_step + row * a_row + (I)p * a_column),
-                mt::load(b + batch * b_step + (I)p * b_row + column * b_column));
-};
-auto result = [=](U i, unsigned, A sum) {
-  const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
-  mt::store(c + batch * c_step + row * c_row + column, sum);
-};
-)";
-
-// A block computes a tile of C, a thread 4 x 4 elements of it.
-constexpr std::string_view kTiled = R"(
-A* as = (A*)shared;
-A* bs = as + depth * tile;
-const unsigned t = threadIdx.x, i = t / 16, j = t % 16;
-const U tiles_n = (n + tile - 1) / tile, tiles = (m + tile - 1) / tile * tiles_n;
-const I batch = (I)(block / tiles);
-const U first_row = block % tiles / tiles_n * tile, first_column = block % tiles_n * tile;
-A sum[4][4] = {};
-for (U begin = 0; begin < k; begin += depth) {
-  for (unsigned e = t; e < tile * depth; e += kThreads) {
-    const unsigned ap = a_adjacent ? e % depth : e / tile, ai = a_adjacent ? e / depth : e % tile;
-    const unsigned bp = b_adjacent ? e % depth : e / tile, bj = b_adjacent ? e / depth : e % tile;
-    as[ap * tile + ai] = begin + ap < k && first_row + ai < m
-        ? mt::load(a + batch * a_step + (I)(first_row + ai) * a_row + (I)(begin + ap) * a_column)
-        : A(0);
-    bs[bp * tile + bj] = begin + bp < k && first_column + bj < n
-        ? mt::load(b + batch * b_step + (I)(begin + bp) * b_row + (I)(first_column + bj) * b_column)
-        : A(0);
-  }
-  __syncthreads();
-  for (unsigned p = 0; p < depth; ++p) {
-    A x[4], y[4];
-#pragma unroll
-    for (unsigned q = 0; q < 4; ++q) {
-      x[q] = as[p * tile + i + 16 * q];
-      y[q] = bs[p * tile + j + 16 * q];
-    }
-#pragma unroll
-    for (unsigned q = 0; q < 4; ++q)
-#pragma unroll
-      for (unsigned r = 0; r < 4; ++r) sum[q][r] = fused(x[q], y[r], sum[q][r]);
-  }
-  __syncthreads();
+std::string product_index(const Matmul& product, int64_t more) {
+  const MatmulSpec& s = product.spec;
+  return index_type(
+      more + std::max({reach_of({product.batch, s.m, s.k}, {product.a_step, s.a_row, s.a_column}),
+                       reach_of({product.batch, s.k, s.n}, {product.b_step, s.b_row, s.b_column}),
+                       reach_of({product.batch, s.m, s.n}, {product.c_step, s.c_row, 1})}));
 }
-#pragma unroll
-for (unsigned q = 0; q < 4; ++q)
-#pragma unroll
-  for (unsigned r = 0; r < 4; ++r) {
-    const U row = first_row + i + 16 * q, column = first_column + j + 16 * r;
-    if (row < m && column < n)
-      mt::store(c + batch * c_step + (I)row * c_row + (I)column, sum[q][r]);
-  }
-)";
 
 Launch tiny_launch(const Matmul& product) {
   const MatmulSpec& s = product.spec;
@@ -149,8 +93,11 @@ Launch tiny_launch(const Matmul& product) {
   body.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
   body.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
   const ReductionPlan plan = plan_reduction(body.outputs, body.terms, body.terms_adjacent, false);
-  body.text = head(product, reduction_reach(body.outputs, body.terms)) +
-              std::string(kOtherOfNumber) + std::string(kTiny);
+  body.device = "product";
+  body.function = "tiny_product";
+  body.of = fmt::format("{}, {}, {}", product_text(product),
+                        product_index(product, reduction_reach(body.outputs, body.terms)),
+                        type_name(s.dtype));
   Launch launch;
   launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();
@@ -161,13 +108,13 @@ Launch tiled_launch(const Matmul& product) {
   const MatmulSpec& s = product.spec;
   const int64_t item = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
   Launch launch;
-  launch.body =
-      make_body("tiles",
-                head(product, kTile * kThreads) + constant_line("unsigned", "tile", kTile) +
-                    constant_line("unsigned", "depth", kTileDepth) +
-                    constant_line("bool", "a_adjacent", s.a_column == 1) +
-                    constant_line("bool", "b_adjacent", s.b_row == 1) + std::string(kTiled),
-                static_cast<unsigned>(2 * kTile * kTileDepth * item), true);
+  launch.body = make_body(
+      "tiles",
+      call_text("tiled_product",
+                {product_text(product), std::to_string(kTile), std::to_string(kTileDepth),
+                 product_index(product, kTile * kThreads), std::string(type_name(s.dtype))},
+                true),
+      static_cast<unsigned>(2 * kTile * kTileDepth * item), true, "product");
   launch.blocks = static_cast<uint64_t>(product.batch * ((s.m + kTile - 1) / kTile) *
                                         ((s.n + kTile - 1) / kTile));
   return launch;

@@ -14,9 +14,7 @@ namespace {
 
 constexpr int kLanes = 4;  // numbers of one Philox block
 
-// The kernel of a shard, in which `bits[e]` are the numbers of the elements that a thread computes:
-// kLanes neighbours of one Philox block where the shard allows it, else one. Arguments 0..5: step,
-// seed, first (in halves), stream; then the arrays.
+// A thread computes kLanes neighbours of one Philox block where the shard allows it, else one.
 class RandomText {
  public:
   explicit RandomText(const RandomShard& shard)
@@ -40,27 +38,13 @@ class RandomText {
             shard_.first & kHalf, shard_.first >> 32,  shard_.stream};
   }
 
-  // for (i...) { unsigned bits[lanes] = ...; INNER }
-  std::string loop(std::string_view inner) const {
+  // A Sharding, its index type and its loop.
+  std::string text() const {
     const int64_t step = static_cast<int64_t>(blocks()) * kThreads * lanes_;
-    std::string text = loop_types(loop_, step) +
-                       offset_line("index_of", loop_.sizes, loop_.strides[1]) +
-                       constant_line("U", "n", total());
-    text += fmt::format(
-        "const unsigned step = (unsigned)*(const long long*)arg[0];\n"
-        "const unsigned k0 = (unsigned)arg[1], k1 = (unsigned)arg[2];\n"
-        "const unsigned long long first = arg[4] << 32 | arg[3];\n"
-        "for (U i = ((U)block * kThreads + threadIdx.x) * {}u; i < n; i += {}u) {{\n"
-        "const unsigned long long index = first + index_of(i);\n"
-        "const mt::PhiloxBlock bits = mt::philox(index / 4u, (unsigned)arg[5], step, k0, k1);\n",
-        lanes_, step);
-    if (lanes_ == 1)
-      text += "const unsigned lane = (unsigned)index % 4u;\n";
-    return text + std::string(inner) + "}\n";
-  }
-  // The bits of element e; in a loop over e < lanes.
-  std::string_view bits() const {
-    return lanes_ == 1 ? "mt::philox_lane(bits, lane)" : "bits.v[e]";
+    return fmt::format(
+        "{}, {}, {}",
+        struct_text("Sharding", {{"n", total()}, {"step", step}, {"lanes", int64_t{lanes_}}}),
+        index_type(loop_reach(loop_, step)), loop_text(loop_.sizes, loop_.strides[1]));
   }
 
  private:
@@ -82,15 +66,10 @@ void GpuLowering::make(const RandomBitsSpec& spec) {
   launch.work = total;
   launch.args = random.args();
   launch.args.push_back(address(out));
-  std::string text = "unsigned* to = (unsigned*)arg[6];\n";
-  if (random.lanes() == kLanes && is_aligned(out, 16)) {
-    text += random.loop("mt::write(to, i, n, bits.v);\n");
-  } else {
-    text += random.loop(
-        fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e < n) to[i + e] = {};\n",
-                    random.lanes(), random.bits()));
-  }
-  launch.body = make_body("random_bits", std::move(text), 0, false);
+  const bool in_blocks = random.lanes() == kLanes && is_aligned(out, 16);
+  launch.body = make_body(
+      "random_bits", call_text("random_bits", {random.text(), in_blocks ? "true" : "false"}, false),
+      0, false, "random");
   add(std::move(launch), std::vector<Use>{{shard.step, 8, false}, {out, total * 4, true}});
 }
 
@@ -107,26 +86,16 @@ void GpuLowering::make(const DropoutSpec& spec) {
   launch.args = random.args();
   launch.args.push_back(address(x));
   launch.args.push_back(address(out));
-  const int lanes = random.lanes();
   const auto item = static_cast<int64_t>(dtype_size(dtype));
-  std::string text = fmt::format("const {0}* x = (const {0}*)arg[6];\n{0}* to = ({0}*)arg[7];\n",
-                                 type_name(dtype));
-  const std::string value =
-      fmt::format("{} < {}u ? {}(0) : {{}} * {}", random.bits(), philox_threshold(rate),
-                  compute_type(dtype), literal(1.0 / (1.0 - rate), dtype));
   // Packs of more than 16 bytes are no faster than two accesses, but as right.
-  if (lanes == kLanes && is_aligned(x, kLanes * item) && is_aligned(out, kLanes * item)) {
-    text +=
-        random.loop(fmt::format("{0} v[4];\nmt::read(v, x, i, n);\n#pragma unroll\nfor (int e = 0; "
-                                "e < 4; ++e) v[e] = {1};\n"
-                                "mt::write(to, i, n, v);\n",
-                                compute_type(dtype), fmt::format(fmt::runtime(value), "v[e]")));
-  } else {
-    text += random.loop(fmt::format(
-        "#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e < n) mt::store(to + i + e, {});\n",
-        lanes, fmt::format(fmt::runtime(value), "mt::load(x + i + e)")));
-  }
-  launch.body = make_body("dropout", std::move(text), 0, false);
+  const bool in_blocks =
+      random.lanes() == kLanes && is_aligned(x, kLanes * item) && is_aligned(out, kLanes * item);
+  launch.body = make_body(
+      "dropout",
+      call_text("dropout",
+                {random.text(), in_blocks ? "true" : "false", std::string(type_name(dtype))}, false,
+                fmt::format("{}u, {}", philox_threshold(rate), literal(1.0 / (1.0 - rate), dtype))),
+      0, false, "random");
   add(std::move(launch),
       std::vector<Use>{
           {shard.step, 8, false}, {x, total * item, false}, {out, total * item, true}});

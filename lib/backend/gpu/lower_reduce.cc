@@ -76,6 +76,8 @@ void GpuLowering::make(const ReduceSpec& spec) {
   const StridedLoop kept = loop_over(x, reduced, false), gone = loop_over(x, reduced, true);
   ReductionBody body;
   body.kind = reduction == Reduction::kSum ? "sum" : "extreme";
+  body.device = "reduce";
+  body.function = "reduce_view";
   body.outputs = outputs;
   body.terms = num_elements(gone.sizes);
   body.terms_adjacent = is_closer(gone, kept);
@@ -88,23 +90,13 @@ void GpuLowering::make(const ReduceSpec& spec) {
                          {plan.parts, outputs});
   }
 
-  body.text =
-      index_types(reduction_reach(outputs, body.terms) + reach_of(kept.sizes, kept.strides[0]) +
-                  reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
-  body.text += type_line("T", type_name(x.dtype)) + type_line("R", type_name(to.dtype));
-  body.text += "typedef mt::Compute<T> A;\n" + combine_lines(reduction, between);
-  body.text += kOtherOfNumber;
-  body.text += offset_line("output_of", kept.sizes, kept.strides[0]);
-  body.text += offset_line("term_of", gone.sizes, gone.strides[0]);
-  body.text += offset_line("place_of", kept.sizes, kept.strides[1]);
-  body.text += fmt::format(R"(const T* x = (const T*)arg[0];
-R* out = (R*)arg[1];
-auto term = [=](U k, U r) -> A {{ return mt::load(x + output_of(k) + term_of(r)); }};
-auto result = [=](U k, unsigned part, A a) {{
-  mt::store(out + (I)part * (I){} + place_of(k), (mt::Compute<R>)a);
-}};
-)",
-                           outputs);
+  const std::string index =
+      index_type(reduction_reach(outputs, body.terms) + reach_of(kept.sizes, kept.strides[0]) +
+                 reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
+  body.of =
+      fmt::format("{}, {}, {}, {},\n{},\n{},\n{}", index, type_name(x.dtype), type_name(to.dtype),
+                  reduction_name(reduction), loop_text(kept.sizes, kept.strides[0]),
+                  loop_text(gone.sizes, gone.strides[0]), loop_text(kept.sizes, kept.strides[1]));
   Launch launch;
   launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();

@@ -1,4 +1,6 @@
 // Along one dimension: the place of the largest, running sums, the k largest. No atomics.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -23,131 +25,15 @@ uint64_t blocks_of(int64_t count, int64_t threads) {
   return static_cast<uint64_t>(ceil_div(count, threads));
 }
 
-// An element and its place; before() is the order of results: NaN, then the largest, then the
-// first.
-constexpr std::string_view kEntries = R"(
-typedef mt::Compute<T> V;
-struct A { V value; int place; };
-const A none = {V(0), -1};
-auto larger = [](V a, V b) -> bool { return a > b || (a != a && b == b); };
-auto before = [=](A a, A b) -> bool {
-  return larger(a.value, b.value) || (!larger(b.value, a.value) && a.place < b.place);
-};
-auto join = [=](A a, A b) -> A {
-  return a.place < 0 ? b : b.place < 0 || before(a, b) ? a : b;
-};
-auto other = [](A a, unsigned lanes) -> A {
-  return {(V)__shfl_xor_sync(0xffffffffu, a.value, lanes),
-          __shfl_xor_sync(0xffffffffu, a.place, lanes)};
-};
-const T* x = (const T*)arg[0];
-)";
-
-std::string scan_head(const ScanShape& shape) {
-  return index_types(reduction_reach(shape.outer * shape.inner, shape.size + kThreads * kThreads) +
-                     (shape.outer + kThreads) * shape.size * shape.inner) +
-         type_line("T", type_name(shape.dtype)) + constant_line("U", "outer", shape.outer) +
-         constant_line("U", "size", shape.size) + constant_line("U", "inner", shape.inner);
+std::string scanning(const ScanShape& shape) {
+  return struct_text("Scanning",
+                     {{"outer", shape.outer}, {"size", shape.size}, {"inner", shape.inner}});
 }
 
-constexpr std::string_view kArgmax = R"(
-int* out = (int*)arg[1];
-auto term = [=](U k, U r) -> A {
-  const U row = k / inner * size * inner + k % inner;
-  const U place = candidates ? (U)((const int*)arg[2])[r * (outer * inner) + k] : r;
-  return {mt::load(x + row + place * inner), (int)place};
-};
-auto result = [=](U k, unsigned part, A a) { out[(U)part * (outer * inner) + k] = a.place; };
-)";
-
-// The running sum of each column by one thread.
-constexpr std::string_view kCumsumColumns = R"(
-typedef mt::Compute<T> V;
-const U i = (U)block * kThreads + threadIdx.x;
-if (i < outer * inner) {
-  const U first = i / inner * size * inner + i % inner;
-  const T* x = (const T*)arg[0] + first;
-  T* out = (T*)arg[1] + first;
-  V sum = V(0);
-  for (U s = 0; s < size; ++s) {
-    sum = mt::add(sum, mt::load(x + s * inner));
-    mt::store(out + s * inner, sum);
-  }
+std::string scan_index(const ScanShape& shape) {
+  return index_type(reduction_reach(shape.outer * shape.inner, shape.size + kThreads * kThreads) +
+                    (shape.outer + kThreads) * shape.size * shape.inner);
 }
-)";
-
-// One block a row, kThreads * items elements at a time.
-constexpr std::string_view kCumsumRows = R"(
-typedef mt::Compute<T> V;
-constexpr U items = 8;
-const U first = block / inner * size * inner + block % inner;
-const T* x = (const T*)arg[0] + first;
-T* out = (T*)arg[1] + first;
-V before = V(0);
-for (U begin = 0; begin < size; begin += kThreads * items) {
-  const U s = begin + threadIdx.x * items;
-  V sums[items], sum = V(0), all;
-#pragma unroll
-  for (U i = 0; i < items; ++i) {
-    if (s + i < size) sum = mt::add(sum, mt::load(x + (s + i) * inner));
-    sums[i] = sum;
-  }
-  mt::block_scan(sum, all, shared);
-  const V left = threadIdx.x == 0 ? before : mt::add(before, ((const V*)shared)[threadIdx.x - 1]);
-#pragma unroll
-  for (U i = 0; i < items; ++i)
-    if (s + i < size) mt::store(out + (s + i) * inner, mt::add(left, sums[i]));
-  before = mt::add(before, all);
-}
-)";
-
-// k passes over a row, each for the largest behind the one before.
-constexpr std::string_view kTopFew = R"(
-T* values = (T*)arg[1];
-int* places = (int*)arg[2];
-const unsigned lane = threadIdx.x % lanes;
-const U row = (U)block * (kThreads / lanes) + threadIdx.x / lanes;
-A last = none;
-for (U n = 0; n < k; ++n) {
-  A best = none;
-  if (row < outer) {
-    for (U i = lane; i < size; i += lanes) {
-      const A entry = {mt::load(x + row * size + i), (int)i};
-      if (n == 0 || before(last, entry)) best = join(best, entry);
-    }
-  }
-  for (unsigned d = (lanes < 32u ? lanes : 32u) / 2; d > 0; d /= 2) best = join(best, other(best, d));
-  if (lanes > 32u) {
-    A* all = (A*)shared;
-    __syncthreads();
-    all[threadIdx.x] = best;
-    __syncthreads();
-    for (unsigned d = 0; d < kThreads; d += 32) best = join(best, all[d]);
-  }
-  if (lane == 0 && row < outer) {
-    mt::store(values + row * k + n, best.value);
-    places[row * k + n] = best.place;
-  }
-  last = best;
-}
-)";
-
-// The place of every element in the order is the number of those before it.
-constexpr std::string_view kTopMany = R"(
-T* values = (T*)arg[1];
-int* places = (int*)arg[2];
-const U row = block / blocks, i = (U)(block % blocks) * kThreads + threadIdx.x;
-if (i < size) {
-  const T* from = x + row * size;
-  const A entry = {mt::load(from + i), (int)i};
-  U rank = 0;
-  for (U j = 0; j < size; ++j) rank += before(A{mt::load(from + j), (int)j}, entry);
-  if (rank < k) {
-    mt::store(values + row * k + rank, entry.value);
-    places[row * k + rank] = entry.place;
-  }
-}
-)";
 
 }  // namespace
 
@@ -167,8 +53,10 @@ void GpuLowering::make(const ArgmaxSpec& spec) {
     body.value_bytes = size_of(shape.dtype) == 8 ? 16 : 8;  // with a place
     const ReductionPlan plan = plan_reduction(outputs, terms, body.terms_adjacent, true);
     std::byte* to = plan.parts == 1 ? out : scratch(plan.parts * outputs * 4);
-    body.text = scan_head(shape) + constant_line("bool", "candidates", candidates != nullptr) +
-                std::string(kEntries) + std::string(kArgmax);
+    body.device = "scan";
+    body.function = "argmax";
+    body.of = fmt::format("{}, {}, {}, {}", scanning(shape), scan_index(shape),
+                          type_name(shape.dtype), candidates != nullptr);
     Launch launch;
     launch.body = reduction_body(body, plan);
     launch.blocks = plan.blocks();
@@ -195,8 +83,11 @@ void GpuLowering::make(const CumsumSpec& spec) {
   const bool by_columns = shape.size <= kShortRow || rows >= kManyRows;
   Launch launch;
   launch.body =
-      make_body("cumsum", scan_head(shape) + std::string(by_columns ? kCumsumColumns : kCumsumRows),
-                by_columns ? 0 : kThreads * 8, !by_columns);
+      make_body("cumsum",
+                call_text(by_columns ? "cumsum_columns" : "cumsum_rows",
+                          {scanning(shape), scan_index(shape), std::string(type_name(shape.dtype))},
+                          !by_columns),
+                by_columns ? 0 : kThreads * 8, !by_columns, "scan");
   launch.blocks = by_columns ? blocks_of(rows, kThreads) : static_cast<uint64_t>(rows);
   launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(out)};
   launch.work = 2 * elements;
@@ -209,7 +100,12 @@ void GpuLowering::make(const TopKSpec& spec) {
   MESHTRAIN_CHECK(shape.inner == 1 && k <= shape.size, "top {} of {}", k, shape.size);
   if (shape.outer == 0 || k == 0)
     return;
-  std::string text = scan_head(shape) + constant_line("U", "k", k) + std::string(kEntries);
+  const auto text = [shape = shape, k = k](std::string_view function, uint64_t number) {
+    return call_text(function,
+                     {scanning(shape), std::to_string(k), std::to_string(number), scan_index(shape),
+                      std::string(type_name(shape.dtype))},
+                     function == "top_few");
+  };
   const int64_t elements = shape.outer * shape.size;
   Launch launch;
   if (k <= kFewLargest) {
@@ -217,14 +113,13 @@ void GpuLowering::make(const TopKSpec& spec) {
     const unsigned lanes =
         is_short ? std::min<unsigned>(std::bit_ceil(static_cast<unsigned>(shape.size)), 32)
                  : kThreads;
-    text += constant_line("unsigned", "lanes", lanes) + std::string(kTopFew);
-    launch.body = make_body("top_k", std::move(text), is_short ? 0 : kThreads * 16, true);
+    launch.body =
+        make_body("top_k", text("top_few", lanes), is_short ? 0 : kThreads * 16, true, "scan");
     launch.blocks = blocks_of(shape.outer, kThreads / lanes);
     launch.work = elements * k;
   } else {
     const uint64_t blocks = blocks_of(shape.size, kThreads);
-    text += constant_line("unsigned", "blocks", static_cast<int64_t>(blocks));
-    launch.body = make_body("top_k", std::move(text) + std::string(kTopMany), 0, false);
+    launch.body = make_body("top_k", text("top_many", blocks), 0, false, "scan");
     launch.blocks = blocks * static_cast<uint64_t>(shape.outer);
     launch.work = elements * shape.size;
   }

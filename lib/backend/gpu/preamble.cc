@@ -23,8 +23,8 @@ constexpr Names kNames[] = {{"unsigned char", "unsigned char"},
                             {"unsigned", "unsigned"},
                             {"long long", "long long"},
                             {"unsigned long long", "unsigned long long"},
-                            {"mt::f16", "float"},
-                            {"mt::bf16", "float"},
+                            {"f16", "float"},
+                            {"bf16", "float"},
                             {"float", "float"},
                             {"double", "double"}};
 

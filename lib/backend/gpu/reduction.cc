@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "backend/gpu/merge_launches.h"
-#include "backend/gpu/preamble.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -21,27 +20,6 @@ constexpr int64_t kMostTerms = 512;  // of a thread, in four sums of float32
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
-
-constexpr std::string_view kTerms = R"(
-constexpr unsigned rows = kThreads / lanes;
-const unsigned t = threadIdx.x, part = block / groups;
-const unsigned lane = terms_adjacent ? t % lanes : t / rows;
-const U output = (U)(block % groups) * rows + (terms_adjacent ? t / lanes : t % rows);
-A all = none;
-if (output < outputs) {
-  const U last = ((U)part + 1) * part_terms, end = last < terms ? last : terms;
-  U r = (U)part * part_terms + lane;
-  A b = none, c = none, d = none;
-  for (; r + 3 * lanes < end; r += 4 * lanes) {
-    all = join(all, term(output, r));
-    b = join(b, term(output, r + lanes));
-    c = join(c, term(output, r + 2 * lanes));
-    d = join(d, term(output, r + 3 * lanes));
-  }
-  for (; r < end; r += lanes) all = join(all, term(output, r));
-  all = join(join(all, b), join(c, d));
-}
-)";
 
 }  // namespace
 
@@ -83,48 +61,24 @@ double neutral(Reduction reduction) {
   return reduction == Reduction::kSum ? 0 : reduction == Reduction::kMax ? -kInfinity : kInfinity;
 }
 
-std::string combine_lines(Reduction reduction, DType dtype) {
-  // A bool is a number of eight bits here, as on the processor.
-  const DType number = dtype == DType::kBool ? DType::kUInt8 : dtype;
-  const std::string_view function = reduction == Reduction::kSum   ? "mt::add"
-                                    : reduction == Reduction::kMax ? "mt::max"
-                                                                   : "mt::min";
-  return fmt::format("const A none = {};\nauto join = [](A a, A b) -> A {{ return {}(a, b); }};\n",
-                     literal(neutral(reduction), number), function);
+std::string_view reduction_name(Reduction reduction) {
+  return reduction == Reduction::kSum ? "Sum" : reduction == Reduction::kMax ? "Max" : "Min";
 }
 
 KernelBodyPtr reduction_body(const ReductionBody& body, const ReductionPlan& plan) {
-  std::string text = body.text;
-  text += constant_line("unsigned", "lanes", plan.lanes);
-  text += constant_line("unsigned", "groups", plan.groups);
-  text += constant_line("U", "outputs", body.outputs);
-  text += constant_line("U", "terms", body.terms);
-  text += constant_line("U", "part_terms", plan.part_terms);
-  text += constant_line("bool", "terms_adjacent", body.terms_adjacent);
-  text += kTerms;
-  // Lanes of one result differ in the bits of the thread's number from `low` up to `high`: those of
-  // a warp are joined by shuffles, those of several warps by the first.
-  const unsigned low = body.terms_adjacent ? 1 : kThreads / plan.lanes;
-  const unsigned high = low * plan.lanes;
-  const unsigned warp = kWarp;
-  if (std::min(high, warp) > low) {
-    text += fmt::format("for (unsigned n = {}; n >= {}; n /= 2) all = join(all, other(all, n));\n",
-                        std::min(high, warp) / 2, low);
-  }
-  unsigned shared_bytes = 0;
-  const unsigned step = std::max(low, warp);
-  if (high > step) {
-    text += fmt::format(R"(A* values = (A*)shared;
-values[t] = all;
-__syncthreads();
-if (lane == 0)
-  for (unsigned n = {0}; n < {1}; n += {0}) all = join(all, values[t + n]);
-)",
-                        step, high);
-    shared_bytes = static_cast<unsigned>(body.value_bytes) * kThreads;
-  }
-  text += "if (lane == 0 && output < outputs) result(output, part, all);\n";
-  return make_body(body.kind, std::move(text), shared_bytes, plan.lanes > 1);
+  const std::string reducing =
+      struct_text("Reducing", {{"lanes", int64_t{plan.lanes}},
+                               {"groups", plan.groups},
+                               {"outputs", body.outputs},
+                               {"terms", body.terms},
+                               {"part_terms", plan.part_terms},
+                               {"terms_adjacent", body.terms_adjacent ? "true" : "false"}});
+  // Lanes of one result are in several warps when their numbers are this far apart.
+  const int64_t low = body.terms_adjacent ? 1 : kThreads / plan.lanes;
+  const bool exchanges = low * plan.lanes > std::max(low, kWarp);
+  return make_body(body.kind, call_text(body.function, {reducing, body.of}, true),
+                   exchanges ? static_cast<unsigned>(body.value_bytes) * kThreads : 0,
+                   plan.lanes > 1, body.device);
 }
 
 }  // namespace meshtrain::gpu

@@ -1,10 +1,9 @@
 // Reductions of many terms to each of many results, in an order that depends only on their numbers:
 // sums, maxima, argmax, small products, gradients of kernels.
 //
-// A group of `lanes` threads computes one result. Each thread accumulates every lanes-th term in
-// four values, which are combined in a fixed tree. When the results are too few to fill a GPU, or
-// so many terms would cost a float32 sum digits, the terms are split into parts; another launch
-// reduces these.
+// A group of `lanes` threads computes one result (device/reduce.cuh). When the results are too few
+// to fill a GPU, or so many terms would cost a float32 sum digits, the terms are split into parts;
+// another launch reduces these.
 #pragma once
 
 #include "backend/gpu/command.h"
@@ -12,15 +11,14 @@
 namespace meshtrain::gpu {
 
 struct ReductionBody {
-  std::string_view kind;  // of the body's name
+  std::string_view kind;      // of the body's name
+  std::string_view device;    // the file of device/ with
+  std::string_view function;  // this one, which takes a Reducing, then `of`
+  std::string of;
   int64_t outputs = 1, terms = 1;
   // True when neighbours in memory are terms of one result, not different results.
   bool terms_adjacent = false;
-  int64_t value_bytes = 4;  // of an A
-  // Declares the types U (index_types) and A, and what is called:
-  //   A none; A join(A, A); A other(A, unsigned lanes): that of the thread whose number differs by
-  //   this bit; A term(U output, U term); void result(U output, unsigned part, A).
-  std::string text;
+  int64_t value_bytes = 4;  // of what threads exchange
 };
 
 struct ReductionPlan {
@@ -46,12 +44,7 @@ int64_t reduction_reach(int64_t outputs, int64_t terms);
 
 // Returns the neutral element.
 double neutral(Reduction reduction);
-// Returns `none` and `join` for an A that is the compute type of `dtype`.
-std::string combine_lines(Reduction reduction, DType dtype);
-
-// `other` for an A that warp shuffles accept.
-constexpr std::string_view kOtherOfNumber =
-    "auto other = [](A a, unsigned lanes) -> A {"
-    " return (A)__shfl_xor_sync(0xffffffffu, a, lanes); };\n";
+// Returns its name in device/reduce.cuh: "Sum".
+std::string_view reduction_name(Reduction reduction);
 
 }  // namespace meshtrain::gpu

@@ -22,23 +22,6 @@ namespace {
 
 constexpr int kColumnsAtATime = 4;
 
-// Every lane of a row ends with the value of the first, combined as a reduction combines it
-// (reduction.cc).
-constexpr std::string_view kJoinWarp = R"(
-#pragma unroll
-for (unsigned n = (lanes < 32u ? lanes : 32u) / 2; n >= 1; n /= 2) all = join(all, other(all, n));
-)";
-constexpr std::string_view kFirstOfWarp =
-    "all = (A)__shfl_sync(0xffffffffu, all, 0, (int)lanes);\n";
-constexpr std::string_view kJoinWarps = R"(
-A* values = (A*)shared;
-values[t] = all;
-__syncthreads();
-all = values[t - lane];
-#pragma unroll
-for (unsigned n = 32; n < lanes; n += 32) all = join(all, values[t - lane + n]);
-)";
-
 class RowText {
  public:
   explicit RowText(const RowPlan& plan) : plan_(plan) {}
@@ -53,7 +36,7 @@ class RowText {
       add(member);
     add_last_stores();
     launch.body = make_body("rows", std::move(text_), static_cast<unsigned>(widest_) * kThreads,
-                            plan_.lanes > 1);
+                            plan_.lanes > 1, "rows");
     return launch;
   }
 
@@ -240,41 +223,18 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     if (holds())
       load_held(member);
     text_ += fmt::format("{} n{};\n{{\n", compute_type(value(v).view.dtype), v);
-    text_ += type_line("A", compute_type(dtype)) + combine_lines(member.call->reduction, dtype);
-    text_ += std::string(kOtherOfNumber) + "A all = none, b = none, c = none, d = none;\n";
-    text_ += holds() ? terms_text(x) : chunks(chunk_text({x}) + terms_text(x));
-    text_ += "all = join(join(all, b), join(c, d));\n";
-    if (plan_.lanes > 1)
-      text_ += std::string(kJoinWarp).substr(1);
+    const std::string_view op = reduction_name(member.call->reduction);
+    text_ += fmt::format("RowTerms<{}, {}> terms;\n", op, compute_type(dtype));
+    const std::string terms = fmt::format("take<lanes>(terms, {}, base, end);\n", base_name(x));
+    text_ += holds() ? terms : chunks(chunk_text({x}) + terms);
+    text_ += fmt::format("const {} all = join_lanes<lanes, {}>(terms, shared);\n",
+                         compute_type(dtype), is_shared_used_);
     if (plan_.lanes > kWarp) {
-      text_ += is_shared_used_ ? "__syncthreads();\n" : "";
-      text_ += std::string(kJoinWarps).substr(1);
       is_shared_used_ = true;
       widest_ = std::max(widest_, dtype_size(compute_dtype(dtype)));
-    } else if (plan_.lanes > 1) {
-      text_ += kFirstOfWarp;
     }
     text_ += fmt::format("n{} = {};\n}}\n", v, stored_as("all", dtype, value(v).view.dtype));
     store_of_row(v);
-  }
-
-  // Four by four, and what is left into the first, as a reduction takes them.
-  std::string terms_text(const Operand& x) const {
-    return fmt::format(R"(#pragma unroll
-for (int e = 0; e < count; e += 4) {{
-if (e + 3 < count && base + (e + 3) * lanes < end) {{
-all = join(all, {0}[e]);
-b = join(b, {0}[e + 1 < count ? e + 1 : 0]);
-c = join(c, {0}[e + 2 < count ? e + 2 : 0]);
-d = join(d, {0}[e + 3 < count ? e + 3 : 0]);
-}} else {{
-#pragma unroll
-for (int more = e; more < (e + 4 < count ? e + 4 : count); ++more)
-if (base + more * lanes < end) all = join(all, {0}[more]);
-}}
-}}
-)",
-                       base_name(x));
   }
 
   // Returns the text of a member for one column, or for one row.

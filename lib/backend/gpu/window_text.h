@@ -1,4 +1,4 @@
-// Constants of generated kernels over images and their windows (pools, convolutions).
+// Structs and indices of kernels over images and their windows (pools, convolutions).
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 
 namespace meshtrain::gpu {
 
-// The types of indices; I0 I1 I2 (input), O0.. (output), K0.. (cells), S0.. (strides), D0..
-// (dilations), P0.. (pads); N0.. and `elements`: what the threads of `images` images with `columns`
-// elements a pixel compute, pixels of the input or of the output. `reach`: what else the indices
-// must hold.
-std::string window_text(const PoolShape& shape, bool of_input, int64_t images, int64_t columns,
-                        int64_t reach = 0);
-std::string window_text(const ConvShape& shape, bool of_input, int64_t images, int64_t columns,
-                        int64_t reach = 0);
+// "Window{.input = {1, 28, 28}, ...}" of device/window.cuh.
+std::string window_text(const PoolShape& shape);
+std::string window_text(const ConvShape& shape);
+// The reach (text.h) of indices of these images, of so many elements that threads compute, and
+// `more`.
+int64_t window_reach(const PoolShape& shape, int64_t elements, int64_t more = 0);
+int64_t window_reach(const ConvShape& shape, int64_t elements, int64_t more = 0);
 
 }  // namespace meshtrain::gpu

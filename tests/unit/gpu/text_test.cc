@@ -4,7 +4,9 @@
 
 #include <set>
 
+#include "backend/gpu/device_text.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
@@ -249,8 +251,9 @@ TEST_CASE("large arrays take no more blocks than a GPU holds") {
   for (const Launch& launch : made.launches()) {
     CHECK(launch.blocks > 1000);
     CHECK(launch.blocks <= 132 * 16);
-    // 2^31 elements: 32 bits would not do.
-    CHECK(launch.body->text.find("unsigned long long") != std::string::npos);
+    // 2^31 elements: 32 bits would not do. A fill always counts in 64 (device/copy.cuh).
+    const std::string& text = launch.body->text;
+    CHECK((text.find("Index64") != std::string::npos || text.starts_with("fill<")));
   }
 }
 
@@ -278,9 +281,31 @@ TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
   shape.rows = shape.global_rows = 151936;
   made.lowering.lower(OneHotSpec{shape, made.memory.take(shape.num_ids * 4),
                                  made.memory.take(shape.num_ids * shape.rows * 4)});
-  const std::string text = made.text("one hot");
-  CHECK(text.find("typedef unsigned U;") != std::string::npos);
-  CHECK(text.find("to + (unsigned long long)i * 4u") != std::string::npos);
+  CHECK(made.text("one hot").find("Index32") != std::string::npos);
+  gpu::DeviceText device;
+  device.add("lookup");
+  CHECK(device.take().find("to + (unsigned long long)i * pack") != std::string::npos);
+}
+
+TEST_CASE("a module has the device code that its kernels need, each file once, and no other") {
+  Made made;
+  const View x = made.memory.view(DType::kFloat32, {1000});
+  made.lowering.lower(CopySpec{x, made.memory.view(DType::kFloat32, {1000})});
+  made.lowering.lower(CumsumSpec{{1, 1000, 1}, x.data, made.memory.take(4000)});
+  const std::string text = gpu::merge_launches(made.lowering.take()).module;
+  const auto count = [&](std::string_view words) {
+    size_t out = 0;
+    for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+      ++out;
+    return out;
+  };
+  CHECK(count("struct f16 {") == 1);  // types.cuh, which both include
+  CHECK(count("void copy_straight(") == 1);
+  CHECK(count("void cumsum_rows(") == 1);
+  CHECK(count("struct Window {") == 0);
+  CHECK(count("#include \"") == 0);
+  CHECK_THROWS_WITH_AS(gpu::DeviceText().add("nothing"), doctest::Contains("no device code"),
+                       InternalError);
 }
 
 TEST_CASE("an op on a type that it is not defined for is refused by name") {

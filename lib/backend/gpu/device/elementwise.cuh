@@ -2,9 +2,7 @@
 #pragma once
 
 #include "backend/formulas/elementwise.h"
-#include "backend/gpu/device/block_scan.cuh"
 #include "backend/gpu/device/types.cuh"
-#include "base/philox_block.h"
 
 namespace mt {
 namespace {

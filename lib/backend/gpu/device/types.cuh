@@ -179,6 +179,15 @@ MT_FN void write(T* to, I i, I n, const Compute<T> (&x)[N]) {
   }
 }
 
+template <bool condition, class A, class B>
+struct Either {
+  using type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using type = B;
+};
+
 // --- launches ----------------------------------------------------------------------------------
 
 // The one parameter of a kernel: addresses and whole numbers.
