@@ -73,7 +73,7 @@ class Convs {
   std::optional<ConvCandidate> kept(const gpu::Conv& conv, std::vector<CudnnObject>& configs,
                                     const std::string& key) const;
   // The number of the fastest, which is kept; 0 where there is no time or memory to find out.
-  size_t measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& found,
+  size_t measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& choices,
                  const std::string& key);
   bool is_measured() const;
   std::string cache_key(const std::string& key) const;  // with the library and the device

@@ -158,21 +158,21 @@ std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string
 
 // Another process may have been faster; what is in the cache counts. Where nothing can be kept, the
 // first: other runs would measure otherwise.
-size_t Convs::measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& found,
+size_t Convs::measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& choices,
                       const std::string& key) {
   size_t fastest = 0, most = 0;
-  for (const ConvCandidate& one : found)
+  for (const ConvCandidate& one : choices)
     most = std::max(most, one.workspace_bytes);
   const TrialMemory trial(result_bytes(conv) + most);
   if (trial.data() != nullptr && !is_over(tuning_)) {
-    fastest = fastest_of(core_, tuning_, found.size(),
-                         [&](size_t i) { run_trial(found[i].plan, conv, trial.data()); });
+    fastest = fastest_of(core_, tuning_, choices.size(),
+                         [&](size_t i) { run_trial(choices[i].plan, conv, trial.data()); });
   }
-  cache_->store(kEngineKind, cache_key(key), text_of(found[fastest]));
+  cache_->store(kEngineKind, cache_key(key), text_of(choices[fastest]));
   const std::optional<std::string> text = cache_->find(kEngineKind, cache_key(key));
-  const auto known = std::find_if(found.begin(), found.end(),
+  const auto known = std::find_if(choices.begin(), choices.end(),
                                   [&](const ConvCandidate& one) { return text_of(one) == text; });
-  return known == found.end() ? 0 : static_cast<size_t>(known - found.begin());
+  return known == choices.end() ? 0 : static_cast<size_t>(known - choices.begin());
 }
 
 bool Convs::save_workspace() {

@@ -318,6 +318,29 @@ TEST_CASE("a step waits for everything that the one before ended with") {
   set_order(0);
 }
 
+// Wherever the driver's addresses lie: the kernel writes its second argument.
+TEST_CASE("only what is marked as an address moves with the step") {
+  const auto device = open_fake_gpu();
+  const Arrays arrays(*device);
+  gpu::Launch launch;
+  launch.body = gpu::make_body("write", "*(unsigned long long*)arg[0] = arg[1];\n", 0, false);
+  const uint64_t number = reinterpret_cast<uint64_t>(arrays.y);
+  launch.args = {arrays.x, number};
+  launch.work = 1 << 20;
+  const View x = contiguous_view(arrays.x, DType::kFloat32, {2});
+  const View later = contiguous_view(arrays.x + 512, DType::kFloat32, {2});
+  const std::vector<gpu::Window> windows = {{arrays.x, 256, 512}, {arrays.y, 256, 256}};
+  device
+      ->make_plan({{launch, {whole_access(x, true), whole_access(later, true)}, "write"}}, windows,
+                  1, 1)
+      ->run();
+  uint64_t values[2] = {};
+  device->download(&values[0], arrays.x, 8);
+  device->download(&values[1], arrays.x + 512, 8);
+  CHECK(values[0] == 0);
+  CHECK(values[1] == number);
+}
+
 TEST_CASE("a kernel gets more shared memory than the driver gives without being asked") {
   constexpr unsigned kBytes = 100 * 1024;
   const auto device = open_fake_gpu();
