@@ -95,15 +95,15 @@ void check_model_checkpoint(const ModelCheckpointOptions& callback, const ClassS
     scope.diagnostics.error("E113", loc, "Keras 2's `.h5` files cannot be written")
         .help("end it with .keras, .weights.h5 or .safetensors");
   }
-  // Endings of model files of other programs; a folder may have a dot in its name.
+  // Extensions of model files of other programs; a folder may have a dot in its name.
   static constexpr std::string_view kOther[] = {".pt",  ".pth",  ".ckpt", ".hdf5", ".pb",    ".bin",
                                                 ".npz", ".onnx", ".tf",   ".pkl",  ".joblib"};
-  for (const std::string_view ending : kOther) {
-    if (ends_with(to_lower(text), ending)) {
+  for (const std::string_view extension : kOther) {
+    if (ends_with(to_lower(text), extension)) {
       scope.diagnostics
-          .error("E113", loc, fmt::format("`{}` files cannot be written as models", ending))
+          .error("E113", loc, fmt::format("`{}` files cannot be written as models", extension))
           .help(
-              "end it with .keras, .weights.h5 or .safetensors, or without an ending for a "
+              "end it with .keras, .weights.h5 or .safetensors, or without an extension for a "
               "folder with everything");
     }
   }

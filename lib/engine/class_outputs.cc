@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace meshtrain {
 namespace {
 
@@ -10,6 +12,13 @@ std::vector<std::string> label_names(const LearnedData& learned, const std::stri
                                      bool is_only) {
   if (is_only && !learned.class_names.empty()) {
     return learned.class_names;
+  }
+  if (is_only && !learned.characters.empty()) {  // of a text: the character that follows
+    std::vector<std::string> names;
+    for (const char32_t character : learned.characters) {
+      append_utf8(character, names.emplace_back());
+    }
+    return names;
   }
   for (const auto& [written, columns] : learned.csv.columns) {
     if (written.size() == 2 && written[0] == output) {

@@ -98,7 +98,7 @@ void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart pa
   if (found.empty()) {
     return;
   }
-  std::vector<int64_t> missing, unseen;
+  std::vector<int64_t> missing, untrained;
   for (const auto& [id, count] : trained) {
     const double share = static_cast<double>(count) / static_cast<double>(data.train->num_samples);
     if (!found.contains(id) && share * static_cast<double>(other->num_samples) >= kExpected) {
@@ -107,7 +107,7 @@ void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart pa
   }
   for (const auto& [id, count] : found) {
     if (!trained.contains(id)) {
-      unseen.push_back(id);
+      untrained.push_back(id);
     }
   }
   const auto warn = [&](const std::vector<int64_t>& ids, const std::string& text) {
@@ -124,8 +124,9 @@ void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart pa
   };
   warn(missing, fmt::format("the {} data have no sample of {} of {} classes", data_part_name(part),
                             missing.size(), trained.size()));
-  warn(unseen, fmt::format("the {} data have {} class{} that the training data lack",
-                           data_part_name(part), unseen.size(), unseen.size() == 1 ? "" : "es"));
+  warn(untrained,
+       fmt::format("the {} data have {} class{} that the training data lack", data_part_name(part),
+                   untrained.size(), untrained.size() == 1 ? "" : "es"));
 }
 
 void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warnings) {

@@ -10,6 +10,7 @@
 namespace meshtrain {
 namespace {
 
+constexpr const char* kCode = "W501";
 constexpr int64_t kFlatEpochs = 3;
 constexpr double kFlat = 1e-4;     // relative: less than training changes by in any epoch
 constexpr double kNothing = 1e-3;  // a loss below this has nothing left to learn
@@ -37,15 +38,15 @@ void LossWatch::on_epoch_end(EpochReport& report) {
   if (report.epoch == kFlatEpochs && largest_ < kFlat) {
     has_warned_ = true;
     warn_(
-        fmt::format("[W501] the loss is {} since epoch 1 and does not change: look at the "
+        fmt::format("[{}] the loss is {} since epoch 1 and does not change: look at the "
                     "learning rate, the labels, and layers that end in 0 for every sample",
-                    now));
+                    kCode, now));
   } else if (first_ > 0 && loss > kDiverged * first_) {
     has_warned_ = true;
     warn_(
-        fmt::format("[W501] the loss grew from {} in epoch 1 to {}: try a smaller learning rate, "
+        fmt::format("[{}] the loss grew from {} in epoch 1 to {}: try a smaller learning rate, "
                     "or clipping (clipnorm)",
-                    from, now));
+                    kCode, from, now));
   }
 }
 

@@ -183,6 +183,34 @@ fit: {batch_size: 20, epochs: 30}
   CHECK(starts_with(lines[2], "no,"));
 }
 
+TEST_CASE("predict names the character that follows a text, without the training text") {
+  TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    text += "abc,";
+  }
+  folder.write("t.txt", text);
+  folder.write("new.txt", "abc,abc,");
+  train_run(folder, R"(
+data: {train: {source: text, path: t.txt, sequence_length: 4, target: last, stride: 1}}
+model:
+  layers:
+    - Input: {shape: [4], dtype: int32}
+    - Embedding: {input_dim: 4, output_dim: 8}
+    - Flatten
+    - Dense: {units: 4, activation: softmax}
+compile: {loss: sparse_categorical_crossentropy, optimizer: {Adam: {learning_rate: 0.05}}}
+fit: {epochs: 3}
+)");
+  const Result before = predict_in(folder, {"run", "-i", "new.txt", "-o", "-"});
+  REQUIRE_MESSAGE(before.exit_code == 0, before.err);
+  CHECK_MESSAGE(starts_with(lines_of(before.out)[1], "a,"), before.out);      // after "abc,"
+  CHECK_MESSAGE(starts_with(lines_of(before.out)[2], "b,"), before.out);      // after "bc,a"
+  CHECK_MESSAGE(starts_with(lines_of(before.out)[4], "\",\","), before.out);  // quoted
+  fs::remove(folder.file("t.txt"));
+  CHECK(predict_in(folder, {"run", "-i", "new.txt", "-o", "-"}).out == before.out);
+}
+
 TEST_CASE("predict without -i and -o names both") {
   TemporaryFolder folder;
   const Result both = predict_in(folder, {"run"});
