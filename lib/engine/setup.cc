@@ -1,5 +1,7 @@
 #include "engine/setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
@@ -49,6 +51,18 @@ bool fits(const Shape& have, const Shape& wanted) {
   return have.size() == wanted.size() &&
          std::equal(have.begin(), have.end(), wanted.begin(),
                     [](int64_t a, int64_t b) { return b == kUnknownDim || a == b; });
+}
+
+// Which `shape` the Input needs, and how samples of as many numbers take that of the only Input.
+std::string shape_help(const Shape& have, const Shape& wanted, bool is_only) {
+  const auto list = [](const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); };
+  const bool is_known = std::find(wanted.begin(), wanted.end(), kUnknownDim) == wanted.end();
+  const std::string other =
+      is_only && is_known && num_elements(have) == num_elements(wanted)
+          ? fmt::format(", or `data: {{transform: [{{Reshape: {{target_shape: {}}}}}]}}`",
+                        list(wanted))
+          : "";
+  return fmt::format("write `shape: {}` in the Input{}", list(have), other);
 }
 
 // "stage_0/output", a block's, stands for that of the layer that computes it. Adds the blocks' keys
@@ -194,8 +208,7 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
                              shape_string(data.inputs[i].shape), call.name, shape_string(wanted)))
           .note(fmt::format("`{}` is declared at {}", call.name,
                             place_of_layer(config_.model, call.name).to_string()))
-          .help(
-              "change `shape` of the Input, or add `data.transform: [Reshape: {target_shape: …}]`");
+          .help(shape_help(data.inputs[i].shape, wanted, inputs.size() == 1));
     }
   }
   const size_t outputs = model_->outputs().size();
