@@ -134,8 +134,7 @@ constexpr ErrorCode kCodes[] = {
      "line and column."},
     {"E311", "a missing or unreadable value in a csv",
      "Say what replaces missing numbers (`missing`), which id missing texts have (`mask_token`), "
-     "or "
-     "which texts mean missing (`missing_texts`)."},
+     "or which texts mean missing (`missing_texts`)."},
     {"E312", "a label that is no class",
      "Labels count from 0 to the number of classes less one. The output layer has as many units as "
      "there are classes."},

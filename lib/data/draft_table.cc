@@ -18,6 +18,7 @@ using Type = ColumnProfile::Type;
 
 constexpr int64_t kMostHot = 10;      // more texts become ids of an Embedding
 constexpr int64_t kMostClasses = 20;  // more integers are numbers to predict
+constexpr int64_t kLeastRepeats = 5;  // rows of a class, on average
 
 // Names that columns of labels often have, in lower case.
 constexpr const char* kLabelNames[] = {"label",   "target",   "class",  "y",       "species",
@@ -52,9 +53,11 @@ size_t find_label(const TableProfile& table, const std::string& label, const std
   return names.size() - 1;
 }
 
-bool is_class(const ColumnProfile& label) {
+// Texts, or a few whole numbers that repeat.
+bool is_class(const ColumnProfile& label, int64_t rows) {
   return label.type == Type::kText ||
-         (label.type == Type::kInteger && label.distinct <= kMostClasses);
+         (label.type == Type::kInteger && label.distinct <= kMostClasses &&
+          kLeastRepeats * label.distinct <= rows);
 }
 
 // Why a column says nothing about the label; empty when it may.
@@ -142,7 +145,7 @@ int64_t width_of(const Draft& draft) {
 std::string data_section(const std::string& path, const TableProfile& table, size_t label,
                          const Draft& draft, const std::vector<std::string>& inputs) {
   const ColumnProfile& target = table.columns[label];
-  const bool has_classes = is_class(target);
+  const bool has_classes = is_class(target, table.rows);
   std::string out = "data:\n  train:\n    source: csv\n";
   out += fmt::format("    path: {}\n", yaml_text(path));
   out += fmt::format("    label: {}\n", yaml_text(target.name));
@@ -192,8 +195,8 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
                            has_classes ? ", stratify: label" : "");
 }
 
-std::string model_section(const ColumnProfile& target, const Draft& draft,
-                          const std::vector<std::string>& inputs) {
+std::string model_section(const TableProfile& table, const ColumnProfile& target,
+                          const Draft& draft, const std::vector<std::string>& inputs) {
   std::string out = "model:\n  layers:\n";
   const bool has_numbers = !numeric_columns(draft).empty();
   const bool is_plain = inputs.size() == 1 && has_numbers;
@@ -209,10 +212,11 @@ std::string model_section(const ColumnProfile& target, const Draft& draft,
   for (const ColumnProfile* column : draft.embedded) {
     const std::string& name = inputs[at++];
     out += fmt::format("    - Input: {{name: {}, shape: [], dtype: int32}}\n", name);
+    const char quote = column->name.find('"') == std::string::npos ? '"' : '\'';
     out += fmt::format(
-        "    - Embedding: {{name: {0}_vector, input_dim: '=vocabulary_size({1})', output_dim: {2}, "
-        "inputs: {0}}}\n",
-        name, "\"" + column->name + "\"", column->distinct > 100 ? 16 : 8);
+        "    - Embedding: {{name: {0}_vector, input_dim: {1}, output_dim: {2}, inputs: {0}}}\n",
+        name, yaml_text(fmt::format("=vocabulary_size({0}{1}{0})", quote, column->name)),
+        column->distinct > 100 ? 16 : 8);
     parts.push_back(name + "_vector");
   }
   if (parts.size() > 1) {
@@ -220,7 +224,7 @@ std::string model_section(const ColumnProfile& target, const Draft& draft,
   }
   out += "    - Dense: {name: hidden_1, units: 64, activation: relu}\n";
   out += "    - Dense: {name: hidden_2, units: 32, activation: relu}\n";
-  if (is_class(target)) {
+  if (is_class(target, table.rows)) {
     return out + "    - Dense: {name: class, units: =num_classes(), activation: softmax}\n";
   }
   out += "    - Dense: {name: scaled_value, units: 1}\n";
@@ -272,9 +276,9 @@ std::string draft_table_config(const std::string& path, const std::string& label
     out += fmt::format("# Left out: {}.\n", reason);
   }
   out += "\n" + data_section(path, table, at, draft, inputs);
-  out += "\n" + model_section(target, draft, inputs) +
+  out += "\n" + model_section(table, target, draft, inputs) +
          "\ncompile:\n  optimizer: {Adam: {learning_rate: ";
-  out += is_class(target)
+  out += is_class(target, table.rows)
              ? "0.003}}\n  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"
              : "0.01}}\n  loss: mse\n  metrics: [mae, r2_score]\n";
   return out + draft_fit(table.rows, 30);

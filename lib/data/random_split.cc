@@ -29,8 +29,7 @@ const Dataset::Array& stratified_array(const Dataset& dataset, const Located<std
     names.push_back(target.name);
   }
   throw ConfigError("E113", name.loc,
-                    fmt::format("`stratify: {}` names none of the {} arrays of labels", name.value,
-                                targets.size()))
+                    fmt::format("`stratify: {}` names no labels of the data", name.value))
       .help(targets.size() == 1 ? "write `stratify: label`" : "names: " + join(names, ", "));
 }
 

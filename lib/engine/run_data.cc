@@ -300,7 +300,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
         data.test = std::move(parts[2]);
       }
     });
-  } else if (splits && data.train) {
+  }
+  if (splits && split.validation <= 0 && data.train) {
     collect(diagnostics, [&] {
       std::tie(data.train, data.validation) = split_validation(
           *data.train, config.fit.validation_split, config.fit.validation_split.loc);

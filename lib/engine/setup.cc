@@ -1,5 +1,7 @@
 #include "engine/setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
@@ -54,6 +56,18 @@ bool fits(const Shape& have, const Shape& wanted) {
 // Whether the shape of an input is that of the samples with another dimension before it.
 bool has_batch_too(const Shape& wanted, const Shape& have) {
   return wanted.size() == have.size() + 1 && fits(have, without_batch(wanted));
+}
+
+// Which `shape` the Input needs, and how samples of as many numbers take that of the only Input.
+std::string shape_help(const Shape& have, const Shape& wanted, bool is_only) {
+  const auto list = [](const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); };
+  const bool is_known = std::find(wanted.begin(), wanted.end(), kUnknownDim) == wanted.end();
+  const std::string other =
+      is_only && is_known && num_elements(have) == num_elements(wanted)
+          ? fmt::format(", or `data: {{transform: [{{Reshape: {{target_shape: {}}}}}]}}`",
+                        list(wanted))
+          : "";
+  return fmt::format("write `shape: {}` in the Input{}", list(have), other);
 }
 
 // "stage_0/output", a block's, stands for that of the layer that computes it. Adds the blocks' keys
@@ -201,8 +215,7 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
                             place_of_layer(config_.model, call.name).to_string()))
           .help(has_batch_too(wanted, data.inputs[i].shape)
                     ? "leave the batch dimension out of the Input's `shape`"
-                    : "change `shape` of the Input, or add `data.transform: [Reshape: "
-                      "{target_shape: …}]`");
+                    : shape_help(data.inputs[i].shape, wanted, inputs.size() == 1));
     }
   }
   const size_t outputs = model_->outputs().size();

@@ -214,6 +214,13 @@ compile: {loss: sparse_categorical_crossentropy, metrics: [accuracy]}
   };
   const std::string first = evaluated();
   CHECK(evaluated() == first);
+  const auto both =
+      parse_json(run_ok(folder, {"data", "inspect", "sorted.yaml", "--format", "json",
+                                 "data.split={test: 0.5}", "fit.validation_split=0.5"})
+                     .out);
+  for (const size_t part : {0, 1, 2}) {
+    CHECK(both["parts"][part]["samples"] == (part == 2 ? 60 : 30));
+  }
   check_refused(folder, {"validate", "sorted.yaml", "fit.validation_split=0.2"},
                 {"E113", "`data.split.validation` and `fit.validation_split` exclude each other"});
   check_refused(folder, {"validate", "sorted.yaml", "data.split.stratify=kind"},
@@ -254,8 +261,9 @@ TEST_CASE("validate: what train would refuse, from the files, at its place") {
   folder.write("houses.yaml", kHouses);
   check_refused(folder, {"validate", "houses.yaml", "data.train.label=prize"},
                 {"E310", "has no column `prize`", "did you mean `price`?"});
-  check_refused(folder, {"validate", "houses.yaml", "model.layers.numbers.shape=[6]"},
-                {"E324", "samples have shape (7,), input `numbers` takes (6,)"});
+  check_refused(
+      folder, {"validate", "houses.yaml", "model.layers.numbers.shape=[6]"},
+      {"E324", "samples have shape (7,), input `numbers` takes (6,)", "write `shape: [7]`"});
   check_refused(folder, {"validate", "houses.yaml", "fit.initial_weights=none.safetensors"},
                 {"E404", "command line:1:21"});
   check_refused(folder, {"validate", "houses.yaml", "fit.batch_size=1000"},
@@ -281,7 +289,9 @@ compile: {loss: sparse_categorical_crossentropy}
                 {"E312", "the 5 classes are the whole numbers 0..4"});
   run_ok(folder, {"validate", "digits.yaml", "model.layers.2.Dense.units=10"});
   check_refused(folder, {"validate", "digits.yaml", "model.layers.0.Input.shape=[28, 28]"},
-                {"E324"});
+                {"E324",
+                 "write `shape: [28, 28, 1]` in the Input, or `data: {transform: "
+                 "[{Reshape: {target_shape: [28, 28]}}]}`"});
   check_refused(folder,
                 {"validate", "digits.yaml", "model.layers.2.Dense.units=2",
                  "data.train={source: image_folder, directory: pets, image_size: [28, 28], "
