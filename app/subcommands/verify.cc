@@ -49,7 +49,7 @@ int show_resume(const std::string& run, const VerifyOptions& options,
 
 int run_verify(const VerifyOptions& options, Invocation& invocation) {
   const std::vector<std::string>& words = options.target.words;
-  const std::string& first = words.front();
+  const std::string first = run_folder(words.front());
   if (!is_folder(first)) {
     MeshProofOptions proof = options.meshes;
     proof.load = options.target.load(true);
