@@ -157,7 +157,7 @@ TEST_CASE("a file of hardware changes the estimate and its errors have places") 
   const Result unknown = meshtrain({"plan", "model.yaml", "--devices", "4xH300"}, folder.path());
   CHECK(unknown.exit_code == 2);
   CHECK(contains(unknown.err, "names no known hardware"));
-  CHECK(contains(unknown.err, "A100, H100, H200, B200, cpu"));
+  CHECK(contains(unknown.err, "A100, H100, H200, B200, V100, T4, A10G, L4, L40S, RTX4090, cpu"));
 }
 
 TEST_CASE("plan says why there is no estimate and where a graph cannot be written") {

@@ -415,8 +415,8 @@ TEST_CASE("export takes a run with its config and weights") {
             .err.empty());
   CHECK(meshtrain({"export", "runs/small/latest", "-o", "model.json"}, folder.path()).err ==
         "wrote model.json\n");
-  CHECK(contains(meshtrain({"export", "runs/small", "-o", "x.npz"}, folder.path()).err,
-                 "error[E400]: `runs/small` is no run and no checkpoint\n"));
+  CHECK(contains(meshtrain({"export", "runs", "-o", "x.npz"}, folder.path()).err,
+                 "error[E400]: `runs` is no run and no checkpoint\n"));
   CHECK(contains(meshtrain({"export", "small.yaml", "-o", "x.npz"}, folder.path()).err,
                  "no weights given"));
 }
