@@ -1,6 +1,8 @@
 #include "output.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -47,6 +49,10 @@ ConsoleOptions OutputFlags::console(Verbosity configured) const {
   options.stdout_is_terminal = out_stream().is_terminal();
   options.stderr_is_terminal = err_stream().is_terminal();
   options.stdout_is_pipe = out_stream().is_pipe();
+  options.pipe_is_empty = [] {
+    int bytes = 0;
+    return ioctl(STDOUT_FILENO, FIONREAD, &bytes) != 0 || bytes == 0;
+  };
   options.color = err_stream().has_color();
   const char* terminal = std::getenv("TERM");
   options.has_escapes = terminal != nullptr && std::string_view(terminal) != "dumb";

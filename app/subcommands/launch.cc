@@ -167,7 +167,7 @@ void add_launch(Subcommands& to) {
       ->type_name("OPTION")
       ->allow_extra_args(false)
       ->group(kProcessesGroup);
-  app.add_flag("-n,--dry-run", options.shows_script, "With --slurm: show the script and stop")
+  app.add_flag("--dry-run", options.shows_script, "With --slurm: show the script and stop")
       ->group(kProcessesGroup);
   options.train.add_to(app);
   app.footer(

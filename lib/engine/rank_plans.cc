@@ -42,12 +42,16 @@ PlanRanking rank_meshes(const Config& config, int64_t hosts) {
   PlanRanking out;
   out.devices = search.describe();
   out.axes = mesh.axis_names.value;
-  const size_t axes = std::max<size_t>(1, std::max(mesh.shape->size(), out.axes.size()));
+  if (mesh.shape->empty()) {  // the config has no mesh: one for the batch and the model
+    out.axes = {out.axes.empty() ? "batch" : out.axes[0], "model"};
+  }
+  const size_t axes = out.axes.size();
   for (const std::vector<int64_t>& shape : factorizations(search.num_devices(), axes)) {
     bool splits_batch = true;
     for (int64_t zero = 0; zero <= 3 && (zero == 0 || splits_batch); ++zero) {
       Config changed = config;
       changed.distribution.mesh.shape.value = shape;
+      changed.distribution.mesh.axis_names.value = out.axes;
       changed.distribution.zero.value = zero;
       out.plans.push_back({shape, zero, search.score(changed, &splits_batch)});
       splits_batch = splits_batch && out.plans.back().score.problem.empty();

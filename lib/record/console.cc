@@ -23,6 +23,10 @@ std::string without_escapes(std::string_view text) {
 
 Console::Console(ConsoleOptions options) : options_(std::move(options)) {
   const Verbosity verbosity = options_.verbosity;
+  options_.out = [this, out = std::move(options_.out)](std::string_view text) {
+    last_record_ = options_.now();
+    out(text);
+  };
   animates_ = !options_.quiet && verbosity == Verbosity::kAuto && options_.stderr_is_terminal;
   shows_end_only_ =
       animates_ && options_.stdout_is_terminal && options_.format == LogFormat::kKeras;
@@ -81,8 +85,18 @@ void Console::animate(const std::string& label, int64_t steps, int64_t done,
     animation_.emplace(label, steps, done,
                        MovingBarOptions{options_.now, options_.err, options_.columns,
                                         options_.color, options_.has_escapes});
-    animation_->begin(text);
+    if (!options_.stdout_is_pipe) {
+      animation_->begin(text);
+    }
   }
+}
+
+// With `| tee` the record reaches the terminal a little later: a bar that is drawn before would be
+// in its way.
+bool Console::waits_for_reader() const {
+  constexpr double kReaderSeconds = 0.2;
+  return options_.stdout_is_pipe &&
+         (options_.now() - last_record_ < kReaderSeconds || !options_.pipe_is_empty());
 }
 
 void Console::step(int64_t step, const std::function<Logs()>& logs) {
@@ -90,7 +104,7 @@ void Console::step(int64_t step, const std::function<Logs()>& logs) {
   if (copy_) {
     copy_->skip(step);
   }
-  if (animation_) {
+  if (animation_ && !waits_for_reader()) {
     animation_->update(step, seconds_of_later_epochs(), logs);
   }
   if (beats_) {
@@ -163,7 +177,7 @@ void Console::on_pass_step(const PassPosition& position, const StepRunner& runne
   };
   if (position.pass != Pass::kValidation) {
     step(position.step, logs);
-  } else if (animation_) {
+  } else if (animation_ && !waits_for_reader()) {
     animation_->update(position.step, std::nullopt, logs);
   }
 }

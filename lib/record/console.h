@@ -32,6 +32,8 @@ struct ConsoleOptions {
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
   bool stdout_is_pipe = false;
+  // Whether the reader of that pipe has taken everything; it may write to the same terminal (tee).
+  std::function<bool()> pipe_is_empty = [] { return true; };
   bool color = true;        // of the animation; the record has Keras' bytes
   bool has_escapes = true;  // see MovingBarOptions
   std::function<int()> columns = [] { return 80; };  // of the terminal
@@ -61,6 +63,7 @@ class Console : public Hook {
 
  private:
   void begin(std::string title, int64_t steps, int64_t done = 0);
+  bool waits_for_reader() const;
   void animate(const std::string& label, int64_t steps, int64_t done, const std::string& text);
   void step(int64_t step, const std::function<Logs()>& logs);
   void end(int64_t steps, const Logs& logs);
@@ -77,7 +80,8 @@ class Console : public Hook {
   double epoch_seconds_ = 0;  // of the last whole epoch; 0: none yet
   bool has_stepped_ = false;
   int64_t last_step_ = 0;
-  std::string title_;  // "Epoch 1/3"; empty with a single epoch
+  double last_record_ = 0;  // when something was written to stdout
+  std::string title_;       // "Epoch 1/3"; empty with a single epoch
   int64_t steps_ = 0;
   double start_ = 0;
   double last_beat_ = 0;

@@ -262,8 +262,9 @@ TEST_CASE("a job array of Slurm does what the sweep does") {
 
 TEST_CASE("launch --slurm submits a job that is queued again when it stopped") {
   const ExampleFolder folder;
-  const Result script = in_folder(folder, {"launch", "small.yaml", "--slurm", "-n", "--processes",
-                                           "2", "--nodes", "2", "--sbatch=--time=2:00:00"});
+  const Result script =
+      in_folder(folder, {"launch", "small.yaml", "--slurm", "--dry-run", "--processes", "2",
+                         "--nodes", "2", "--sbatch=--time=2:00:00"});
   CHECK(script.exit_code == 0);
   CHECK(contains(script.out, "#SBATCH --ntasks=2\n"));
   CHECK(contains(script.out, "#SBATCH --time=2:00:00\n"));

@@ -335,14 +335,15 @@ TEST_CASE("what is not the run itself leads to it") {
       CHECK_MESSAGE(contains(result.err, part), result.err);
     }
   };
-  for (const char* subcommand : {"resume", "inspect"}) {
+  for (const char* subcommand : {"resume", "inspect", "report", "verify", "evaluate"}) {
     check({subcommand, "runs/small"}, 0, {});  // its newest run
+  }
+  for (const char* subcommand : {"resume", "inspect"}) {
     check({subcommand, "runs/smal/latest"}, 6,
           {"error[E400]: there is no folder `runs/smal/latest`\n", "= help: in `runs`: small\n"});
     check({subcommand, "run/small/latest"}, 6, {"= help: in this folder: runs"});
   }
   for (const char* subcommand : {"verify", "evaluate"}) {
-    check({subcommand, "runs/small"}, 0, {});
     check({subcommand, "."}, 6, {"error[E400]: `.` is no run and no checkpoint\n"});
     check({subcommand, "runs/small/latest", "--profile", "debug"}, 2,
           {"error[E140]: `--profile debug`: the config of `runs/small/latest` has no profiles"});
@@ -414,6 +415,8 @@ TEST_CASE("export takes a run with its config and weights") {
         "wrote model.json\n");
   CHECK(meshtrain({"export", "runs/small", "-o", "x.npz"}, folder.path()).exit_code == 0);
   CHECK(folder.read("x.npz") == folder.read("named.npz"));
+  CHECK(contains(meshtrain({"export", "runs", "-o", "x.npz"}, folder.path()).err,
+                 "error[E400]: `runs` is no run and no checkpoint\n"));
   CHECK(contains(meshtrain({"export", "small.yaml", "-o", "x.npz"}, folder.path()).err,
                  "no weights given"));
 }
