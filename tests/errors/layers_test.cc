@@ -201,7 +201,11 @@ TEST_CASE("Layers: one input where several are wanted and several where one is")
       continue;  // one to three inputs
     }
     const bool two = takes_two_inputs(spec.name);
-    const Probe probe = make_probe(spec, {{"inputs", two ? "x" : "[x, before]"}}, "", "[6, 6, 2]");
+    const Probe probe = make_probe(spec,
+                                   {{"inputs", !two             ? "[x, before]"
+                                               : spec.has_roles ? "before"
+                                                                : "x"}},
+                                   "", "[6, 6, 2]");
     const Built built = build(probe);
     CHECK_MESSAGE(built.is_refused, spec.name);
     const std::string fault = fault_of(built, probe);

@@ -49,7 +49,6 @@ CASES = [
     shipped("mixed_convnet", f"data.train={DIGITS}", f"data.test={TEST}"),
     shipped("cifar_resnet"),
     shipped("char_mlp"),
-    shipped("nanogpt_shakespeare"),
     shipped("tabular"),
     # Meshes and layouts
     mlp("one device", "--mesh", "1x1"),

@@ -246,6 +246,9 @@ TEST_CASE("pools equal the CPU's") {
 TEST_CASE("lookups equal the CPU's") {
   check_family("lookup");
 }
+TEST_CASE("attention equals the CPU's") {
+  check_family("attention");
+}
 TEST_CASE("random bits and dropout have the CPU's bits") {
   check_family("random");
 }
