@@ -145,7 +145,9 @@ Tensors run_case(const Json& c, const Model& model, const DTypePolicy& policy, B
   }
   const std::vector<ValueId> slopes = gradients(b, b.reduce_sum_all(b.mul(output, cotangent)), wrt);
   for (size_t i = parameters.size(); i < wrt.size(); ++i) {
-    b.output(gradient_name(i - parameters.size()), slopes[i]);
+    const ValueId input = wrt[i];  // which the output may not depend on
+    b.output(gradient_name(i - parameters.size()),
+             slopes[i] == kNone ? b.constant(0, b.dtype(input), b.shape(input)) : slopes[i]);
   }
   for (size_t w = 0; w < variables.size(); ++w) {
     if (variables[w].trainable) {
