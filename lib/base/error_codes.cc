@@ -207,8 +207,8 @@ constexpr ErrorCode kCodes[] = {
     {"E414", "a checkpoint with NaN or infinity",
      "Such a state is never gone on from. Use an earlier checkpoint."},
     {"E415", "a file that could run code",
-     "Pickled files and Lambda layers can, so they are never read. Convert them to .safetensors "
-     "where they were made."},
+     "Pickled files and Lambda layers can, so they are never read. Convert files to .safetensors "
+     "where they were made; write the function of a Lambda as an expression."},
     {"E416", "a Keras model that cannot be taken over",
      "The message names the layer and what is not there."},
     {"E417", "a config that cannot be said in Keras",

@@ -14,16 +14,21 @@ std::string operator_of(const Operation& operation) {
   return "";
 }
 
-std::string operand_text(const Operand& operand, const std::vector<std::string>& names) {
+// Python's lists are no tensors: with a prefix a table of numbers is made one.
+std::string operand_text(const Operand& operand, const std::vector<std::string>& names,
+                         std::string_view prefix) {
   if (operand.is_tensor()) {
     return names[static_cast<size_t>(operand.tensor)];
   }
   if (!operand.is_list) {
-    return constant_text(operand.constant);
+    const std::string text = constant_text(operand.constant);
+    const bool is_table = std::holds_alternative<std::vector<ExprValue>>(operand.constant.data);
+    return is_table && !prefix.empty() ? fmt::format("{}convert_to_tensor({})", prefix, text)
+                                       : text;
   }
   std::vector<std::string> parts;
   for (const Operand& entry : operand.list) {
-    parts.push_back(operand_text(entry, names));
+    parts.push_back(operand_text(entry, names, prefix));
   }
   return "[" + join(parts, ", ") + "]";
 }
@@ -48,8 +53,9 @@ std::string index_text(const ExprValue& key) {
 }
 
 // A negative number before `**` would be the sign of the power.
-std::string in_operator(const Operand& operand, const std::vector<std::string>& names) {
-  std::string text = operand_text(operand, names);
+std::string in_operator(const Operand& operand, const std::vector<std::string>& names,
+                        std::string_view prefix) {
+  std::string text = operand_text(operand, names, prefix);
   return !operand.is_tensor() && starts_with(text, "-") ? "(" + text + ")" : text;
 }
 
@@ -79,18 +85,19 @@ std::string call_text(const TensorProgram::Call& call, const std::vector<std::st
                       std::string_view prefix) {
   const Operation& operation = *call.operation;
   if (operation.name == "get_item") {
-    return operand_text(call.operands[0], names) + "[" + index_text(call.arguments.at("key")) + "]";
+    return operand_text(call.operands[0], names, prefix) + "[" +
+           index_text(call.arguments.at("key")) + "]";
   }
   if (operation.name == "negative") {
-    return "-" + operand_text(call.operands[0], names);
+    return "-" + operand_text(call.operands[0], names, prefix);
   }
   if (const std::string op = operator_of(operation); !op.empty()) {
-    return fmt::format("{} {} {}", in_operator(call.operands[0], names), op,
-                       in_operator(call.operands[1], names));
+    return fmt::format("{} {} {}", in_operator(call.operands[0], names, prefix), op,
+                       in_operator(call.operands[1], names, prefix));
   }
   std::vector<std::string> operands, arguments;
   for (const Operand& operand : call.operands) {
-    operands.push_back(operand_text(operand, names));
+    operands.push_back(operand_text(operand, names, prefix));
   }
   for (const Operation::Parameter& parameter : operation.parameters()) {
     const std::string text = constant_text(call.arguments.at(parameter.name));

@@ -53,6 +53,7 @@ class Lambda : public ConfiguredLayer {
           .help("the batch is axis 0: reduce over other axes, or bring the result back to it");
     } catch (const ExprError& error) {
       expression_error(diagnostics, config_, error, owner());
+      program_ = {};
     }
     return failed_shape();
   }

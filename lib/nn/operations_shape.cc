@@ -335,7 +335,12 @@ ValueId one_hot(Context& c) {
     operation_error(fmt::format("`num_classes` {} is not in [1, 2^20]", count));
   }
   const ValueId ids = c.b.cast(c.tensor(0, DType::kInt32), DType::kInt32);
-  const ValueId rows = c.b.one_hot(ids, count, c.floatx);
+  const std::optional<DType> dtype =
+      c.is_null("dtype") ? std::optional(c.floatx) : parse_dtype(c.text("dtype"));
+  if (!dtype || *dtype == DType::kBool) {
+    operation_error("`dtype` must be null or the name of a number's type");
+  }
+  const ValueId rows = c.b.one_hot(ids, count, *dtype);
   const size_t rank = rank_of(c, rows);
   return move_axis(c.b, rows, rank - 1, static_cast<size_t>(c.axis("axis", rank)));
 }
@@ -360,7 +365,7 @@ std::vector<Operation> shape_operations() {
       {"broadcast_to", "BroadcastTo", "numpy", "x", "shape", broadcast_to},
       {"pad", "Pad", "numpy", "x", "pad_width, mode='constant'", pad},
       {"take", "Take", "numpy", "x", "indices, axis=None", take},
-      {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1", one_hot},
+      {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1, dtype=None", one_hot},
   };
 }
 

@@ -15,7 +15,8 @@ using Kind = ExprNode::Kind;
 
 constexpr size_t kMaxCalls = 1000;
 // Stand for sizes that are not known, in two runs: what differs between them is not known either.
-constexpr int64_t kUnknownSizes[] = {83, 89};
+// Nobody writes these numbers, so that messages can say None for them.
+constexpr int64_t kUnknownSizes[] = {1000003, 1000033};
 
 Operand constant_operand(ExprValue value) {
   return {.constant = std::move(value)};
@@ -205,9 +206,8 @@ class Tracer {
       throw ExprError{node.offset,
                       fmt::format("there is no function `{}` of tensors", node.text),
                       {},
-                      nearest
-                          ? fmt::format("did you mean `{}`?", *nearest)
-                          : "functions are those of keras.ops: configs/REFERENCE.md lists them"};
+                      nearest ? fmt::format("did you mean `{}`?", *nearest)
+                              : "functions are those of keras.ops that configs/KERAS.md lists"};
     }
     return bind(*operation, node, std::move(given));
   }
@@ -367,8 +367,16 @@ std::vector<TensorType> types_with(const TensorProgram& program,
     values.push_back(builder.input(fmt::format("x{}", i), shape, inputs[i].dtype, false));
   }
   std::vector<TensorType> out;
-  for (const ValueId value : run_calls(builder, program, values, floatx)) {
-    out.push_back({builder.shape(value), builder.dtype(value)});
+  try {
+    for (const ValueId value : run_calls(builder, program, values, floatx)) {
+      out.push_back({builder.shape(value), builder.dtype(value)});
+    }
+  } catch (ExprError& error) {
+    const std::string number = std::to_string(unknown);
+    for (size_t at = 0; (at = error.message.find(number)) != std::string::npos;) {
+      error.message.replace(at, number.size(), "None");
+    }
+    throw;
   }
   return out;
 }

@@ -139,7 +139,26 @@ def nested():
     return keras.Model([a, b], [pair(w), v], name="nested")
 
 
-MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested]
+def operations():
+    """keras.ops on tensors, between layers made in an order unlike their depth."""
+    ops = keras.ops
+    late = L.Dense(4, name="late")
+    a = keras.Input((4, 6), name="a")
+    b = keras.Input((4, 6), name="b")
+    p = L.Dense(6, name="p")(a)
+    q = L.Dense(6, name="q")(b)
+    x = p[:, 1:, ::2] / (q[:, 1:, 1::2] ** 2 + 1.0)
+    y = ops.einsum("bij,bkj->bik", p, q) - ops.mean(p, axis=(1, 2), keepdims=True)
+    z = ops.concatenate([x, y[:, :3, -2:]], axis=-1)
+    u = ops.where(ops.abs(z) > 0.5, z, 1 / (ops.exp(-z) + 1))
+    v = ops.stack([ops.max(u, axis=1), ops.clip(ops.sum(u, axis=1), -1, 1)], axis=1)
+    w = ops.reshape(ops.transpose(v, (0, 2, 1)), (-1, 10))
+    r = L.Dense(5, name="r")(w)
+    s = late(w * np.array([1.0, 0.5, 1, 1, 2, 2, 1, 1, 1, -1], "float32"))
+    return keras.Model([a, b], {"sum": r + 1.5, "late": s}, name="operations")
+
+
+MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations]
 
 
 def fill(model, seed):

@@ -24,9 +24,12 @@ from keras import layers as L
 import operation_cases
 
 SAMPLES, STEPS = 8, 4
+KERAS_FAILS = {"norm(x, axis=-1)", "norm(x, ord=1, axis=1)"}  # its Norm cannot be called with an axis
+# Results without the batch, between operations: such a graph is refused on import.
+WITHOUT_BATCH = {"x - mean(x, axis=0, keepdims=True)", "x / (sum(x * x) + 1)", "ravel(x)[:5] * x"}
 MESHES = {"1x1": "cpu:1", "2x2": "cpu:4"}
 SPLIT = ["distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
-         'distribution.layout_map["first_0/kernel"]=[null,model]', "distribution.layout_map[last/kernel]=[model,null]"]
+         'distribution.layout_map["first_0/kernel"]=[model,null]', "distribution.layout_map[last/kernel]=[null,model]"]
 
 
 def formula(shape, seed):
@@ -35,7 +38,7 @@ def formula(shape, seed):
 
 
 def make(expression, count):
-    x = keras.Input((4, 3), batch_size=None, name="x")
+    x = keras.Input((4, 4), name="x")
     tensors = [L.Dense(5, name=f"first_{i}")(x) for i in range(count)]
     y = operation_cases.function_of(expression)(*tensors)
     y = L.Dense(4, name="last")(L.Flatten(name="flat")(y))
@@ -71,13 +74,13 @@ class Trip:
     def losses(self, mesh):
         arguments = [f"data.train={{source: npz, path: {self.folder}/data.npz}}", "data.shuffle=false",
                      f"fit.batch_size={SAMPLES}", f"fit.epochs={STEPS}", "dtype_policy=float64", "--log-format", "json"]
-        text = self.meshtrain("train", self.folder / "in/config.yaml", "-o", self.folder / f"run{mesh}", "--force",
+        text = self.meshtrain("train", self.folder / "in/config.yaml", "-o", self.folder / f"run{mesh}",
                               "--mesh", mesh, "--devices", MESHES[mesh], *SPLIT, *arguments)
         events = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         return [event["logs"]["loss"] for event in events if event.get("event") == "epoch"]
 
     def run(self, expression, count):
-        x, y = formula((SAMPLES, 4, 3), 11), formula((SAMPLES, 4), 12)
+        x, y = formula((SAMPLES, 4, 4), 11), formula((SAMPLES, 4), 12)
         np.savez(self.folder / "data.npz", x=x, y=y)
         np.save(self.folder / "x.npy", x.astype("float32"))
         keras.utils.clear_session()
@@ -87,7 +90,7 @@ class Trip:
         operations = operations_of(model)
         model.save(self.folder / "m.keras")
         wanted = [float(model.train_on_batch(x, y)) for _ in range(STEPS)]
-        self.meshtrain("import", self.folder / "m.keras", "-o", self.folder / "in", "--force")
+        self.meshtrain("import", self.folder / "m.keras", "-o", self.folder / "in")
         config = self.folder / "in/config.yaml"
         worst, drift = 0.0, 0.0
         for mesh, devices in MESHES.items():
@@ -120,10 +123,13 @@ def main():
     failed = 0
     cases = [(e, 1) for e in operation_cases.ONE] + [(e, 2) for e in operation_cases.TWO]
     with tempfile.TemporaryDirectory() as folder:
-        trip = Trip(arguments.meshtrain, pathlib.Path(folder))
-        for expression, count in cases:
+        for i, (expression, count) in enumerate(cases):
+            if expression in KERAS_FAILS | WITHOUT_BATCH:
+                continue
             if arguments.expressions and expression not in arguments.expressions:
                 continue
+            trip = Trip(arguments.meshtrain, pathlib.Path(folder) / str(i))
+            trip.folder.mkdir()
             try:
                 worst, drift, lost = trip.run(expression, count)
                 print(f"{expression:<60} {worst:.0e} {drift:.0e} {' '.join(lost)}", flush=True)

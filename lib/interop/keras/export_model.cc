@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/tensor_expression.h"
 #include "interop/keras/weights.h"
 #include "nn/lambda.h"
 
@@ -69,6 +70,10 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
 }
 
 std::string bare_name(const ConfigObject& object, Category category) {
+  if (object.class_name == kLambda) {
+    refuse_export(fmt::format("{} `{}`", category_name(category), object.string("function")),
+                  "an expression");
+  }
   if (const ClassSpec* word = find_word(category, object.class_name);
       word != nullptr && word->name == object.class_name) {
     const bool has_args = std::any_of(object.args.begin(), object.args.end(),

@@ -152,16 +152,25 @@ TensorProgram::Call call_of(const Operation& operation, const Json& config, cons
   return out;
 }
 
-std::optional<Json> activation_of(const std::string& op, const Json& config, const Json& name) {
+// An activation function as a layer; nothing where an expression is as good or better: one with
+// arguments comes back from there as the operation, and of glu Keras' Activation tells a wrong
+// shape.
+std::optional<Json> activation_of(const std::string& op, const Json& config, const Json& name,
+                                  bool has_expression) {
   const ClassSpec* activation = find_activation(op);
-  if (activation == nullptr) {
+  if (activation == nullptr || (has_expression && activation->name == "glu")) {
     return std::nullopt;
   }
   Json function = Json::object();
   for (const auto& [key, value] : config.items()) {
-    if (key != "name" && !value.is_null()) {
+    const Spec* arg = activation->find(key);
+    if (key != "name" && !value.is_null() &&
+        (arg == nullptr || value.dump() != arg->default_text)) {
       function[key] = value;
     }
+  }
+  if (has_expression && !function.empty()) {
+    return std::nullopt;
   }
   return layer("Activation", name,
                {{"activation", {{"class_name", activation->name}, {"config", function}}}});
@@ -183,7 +192,7 @@ std::optional<Json> layer_of_operation(const Json& operation, const Json& args, 
   const Json name = config.value("name", to_snake_case(op));
   const Operation* const known = find_operation_class(op);
   if (args.size() == 1 && is_tensor(args[0])) {
-    if (auto activation = activation_of(op, config, name)) {
+    if (auto activation = activation_of(op, config, name, known != nullptr)) {
       return activation;
     }
   }

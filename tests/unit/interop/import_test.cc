@@ -77,7 +77,7 @@ TEST_CASE("nested models are dissolved and layers keep names that are unique") {
   CHECK(imported.yaml.find("- Dense: {name: head, units: 4, inputs: a}") != std::string::npos);
   CHECK(imported.yaml.find("- Call: {layer: head,") != std::string::npos);
   CHECK(imported.yaml.find("- Dense: {name: head_1, units: 4}") != std::string::npos);
-  CHECK(imported.yaml.find("- Rescaling: {name: subtract, scale: -1, offset: 1}") !=
+  CHECK(imported.yaml.find("- Lambda: {name: subtract, function: \"=1.0 - x\"}") !=
         std::string::npos);
   CHECK(imported.yaml.find("- Activation: {name: relu, activation: relu}") != std::string::npos);
   bool found = false;
