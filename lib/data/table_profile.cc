@@ -142,7 +142,7 @@ std::optional<char> guess_separator(std::string_view beginning) {
   return best;
 }
 
-TableProfile profile_table(const std::vector<std::string>& paths, const TableFormat& format) {
+TableProfile profile_table(const std::vector<std::string>& paths, const TableSyntax& format) {
   TableProfile out;
   std::set<std::string, std::less<>> missing = CsvSettings().missing_texts;
   if (format.missing_texts) {

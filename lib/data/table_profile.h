@@ -40,7 +40,7 @@ struct TableProfile {
 };
 
 // How a table is read; a separator of 0 is guessed.
-struct TableFormat {
+struct TableSyntax {
   char separator = 0;
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::optional<std::vector<std::string>> missing_texts;
@@ -51,7 +51,7 @@ struct TableFormat {
 std::optional<char> guess_separator(std::string_view beginning);
 
 // Reads the files, whose columns must be the same, once. Throws ConfigError E300, E310.
-TableProfile profile_table(const std::vector<std::string>& paths, const TableFormat& format);
+TableProfile profile_table(const std::vector<std::string>& paths, const TableSyntax& format);
 
 struct TextProfile {
   int64_t characters = 0, lines = 0, distinct = 0;
