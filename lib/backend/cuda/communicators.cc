@@ -204,30 +204,21 @@ void Communicators::connect(std::byte* memory) {
   std::vector<int> all(static_cast<size_t>(size_));
   std::iota(all.begin(), all.end(), 0);
   try_out(world_, all);
+  ExchangeSpec messages;
+  for (const int peer : all) {
+    if (peer != rank_) {
+      messages.sends.push_back({peer, trial_, 1});
+      messages.receives.push_back({peer, trial_ + 1, 1});
+    }
+  }
+  enqueue(messages, core_.messages);
+  core_.wait_for(core_.messages);
 }
 
 void Communicators::try_out(ncclComm_t communicator, const std::vector<int>& ranks) {
   if (trial_ == nullptr)
     return;
   enqueue({Reduction::kSum, DType::kFloat32, trial_, 1, ranks}, communicator, core_.messages);
-  core_.wait_for(core_.messages);
-}
-
-void Communicators::connect(const ExchangeSpec& exchange) {
-  if (trial_ == nullptr)
-    return;
-  ExchangeSpec trial;
-  for (const Message& message : exchange.sends) {
-    if (sent_to_.insert(message.peer).second)
-      trial.sends.push_back({message.peer, trial_, 1});
-  }
-  for (const Message& message : exchange.receives) {
-    if (received_from_.insert(message.peer).second)
-      trial.receives.push_back({message.peer, trial_ + 1, 1});
-  }
-  if (trial.sends.empty() && trial.receives.empty())
-    return;
-  enqueue(trial, core_.messages);
   core_.wait_for(core_.messages);
 }
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -37,14 +36,11 @@ class Communicators {
   // like theirs.
   ncclComm_t of(const std::vector<int>& ranks);
 
-  // Collective: from now on each communicator computes something once when it is made, in this
-  // memory of at least kTrialBytes. NCCL connects with a first operation, which allocates and
-  // waits: nothing for a capture. Does that for the one that is there.
+  // Collective: sends each other rank a message, and from now on each communicator computes
+  // something once when it is made, in this memory of at least kTrialBytes. NCCL connects with a
+  // first operation, which allocates and waits: nothing for a capture.
   void connect(std::byte* memory);
-  static constexpr size_t kTrialBytes = size_t{64} << 10;
-  // Likewise messages to and from peers that had none yet. Each has its counterpart in what the
-  // peer comes with.
-  void connect(const ExchangeSpec& exchange);
+  static constexpr size_t kTrialBytes = 256;
 
   // Only enqueue.
   void enqueue(const ExchangeSpec& exchange, CUstream stream);
@@ -84,7 +80,6 @@ class Communicators {
   ncclComm_t world_ = nullptr;
   std::map<std::vector<int>, ncclComm_t> parts_;
   std::byte* trial_ = nullptr;
-  std::set<int> sent_to_, received_from_;
   std::timed_mutex mutex_;
   std::atomic<bool> is_aborted_ = false;
   std::jthread aborting_;

@@ -86,10 +86,7 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  },
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
-                 [&](const ExchangeSpec& exchange) -> Ready {
-                   communicators().connect(exchange);
-                   return communicators().world();
-                 },
+                 [&](const ExchangeSpec&) -> Ready { return communicators().world(); },
                  [&](const auto& of_ranks) -> Ready { return communicators().of(of_ranks.ranks); }},
       call.what);
 }

@@ -151,6 +151,21 @@ void check_consistent(const Part& mine, const Part& other) {
            mine.count, other.kind, other.count);
 }
 
+// As the real one: a captured call of the host, behind nothing, which the communication comes
+// behind; whatever else it must come behind the program adds. It takes what is sent.
+std::shared_ptr<std::vector<std::byte>> capture_host_call(Stream& stream, const std::byte* from,
+                                                          size_t bytes) {
+  if (stream.capture == nullptr)
+    return nullptr;
+  auto sent = std::make_shared<std::vector<std::byte>>();
+  auto node = std::make_unique<Node>();
+  node->what = "a call of the host";
+  node->start = at_once([=] { sent->assign(from, from + bytes); });
+  stream.frontier.push_back(node.get());
+  stream.capture->graph->nodes.push_back(std::move(node));
+  return sent;
+}
+
 void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
   Stream& stream = stream_of(reinterpret_cast<CUstream>(handle));
   if (stream.device != comm.device || comm.clique == nullptr ||
@@ -169,6 +184,7 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
     check_range(*comm.device, part.to, written, "what is received");
   };
   check();
+  const auto sent = capture_host_call(stream, part.from, read);
   enqueue(stream, part.kind, [=, &comm]() -> Work {
     return [=, &comm, number = std::optional<uint64_t>()]() mutable {
       Clique& clique = *comm.clique;
@@ -181,6 +197,8 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
         if (!own.parts.empty())
           check_consistent(part, own.parts.begin()->second);
         own.parts[comm.rank] = part;
+        if (sent != nullptr)
+          own.parts[comm.rank].from = sent->data();
       }
       Collective& collective = clique.collectives[*number];
       if (!collective.is_done && collective.parts.size() == static_cast<size_t>(clique.size))
