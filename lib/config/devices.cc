@@ -42,11 +42,11 @@ bool parse_gpus(std::string_view text, DeviceRequest& out) {
          });
 }
 
-// H100: a letter, and a digit behind it.
+// H100: a letter, and a digit behind it. Not xH100, which lacks its count.
 bool is_hardware_name(std::string_view text) {
   const std::string lower = to_lower(text);
   return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
-         !starts_with(lower, "cpu") && !starts_with(lower, "gpu") &&
+         text[0] != 'x' && !starts_with(lower, "cpu") && !starts_with(lower, "gpu") &&
          std::any_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' ||

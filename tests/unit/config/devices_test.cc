@@ -55,6 +55,8 @@ TEST_CASE("the same kind of devices is named in another number") {
   CHECK(parsed("gpu:0-3x2")->as_many(4) == "gpu:0-3");
   CHECK(parsed("gpu:all")->as_many(2) == "gpu:0-1");
   CHECK(parsed("64xH100")->as_many(8) == "8xH100");
+  CHECK(parsed("H100")->as_many(8) == "8xH100");  // as many as the mesh has
+  CHECK_FALSE(parsed("H100")->num_devices(1));
 }
 
 TEST_CASE("devices that are none are refused") {
