@@ -214,8 +214,8 @@ TEST_CASE("char_mlp.yaml learns more of Shakespeare than pairs of characters") {
 TEST_CASE("nanogpt_shakespeare.yaml learns more of its tales than pairs of characters") {
   const std::string text =
       read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/datasets/tales.txt", 1 << 20);
-  std::vector<std::string> args = {config("nanogpt_shakespeare"), "vars.steps=400",
-                                   "fit.epochs=1", "fit.steps_per_epoch=400"};
+  std::vector<std::string> args = {config("nanogpt_shakespeare"), "vars.steps=400", "fit.epochs=1",
+                                   "fit.steps_per_epoch=400"};
   if (test::kIsInstrumented) {
     args.insert(args.end(), {"fit.limit_steps=3"});
     CHECK(std::isfinite(evaluation(args)["loss"].get<double>()));

@@ -103,6 +103,8 @@ const Entries kStepLayers = {
     "ELU: {name: a@}|PositionEmbedding: {name: b@, sequence_length: 64}|Add: {inputs: [a@, b@]}",
     "ELU: {name: a@}|SinePositionEncoding: {name: b@}|Add: {inputs: [a@, b@]}",
     "RotaryEmbedding",
+    "Masking: {mask_value: 0.5}",
+    "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
 const Entries kVolumeLayers = {
     "Conv3D: {filters: 4, kernel_size: 2, padding: same}",

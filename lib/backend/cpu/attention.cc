@@ -114,7 +114,8 @@ class Attention : public Kernel {
 
 class AttentionForward final : public Attention {
  public:
-  explicit AttentionForward(const AttentionSpec& spec) : Attention(spec.shape, spec.masks), spec_(spec) {}
+  explicit AttentionForward(const AttentionSpec& spec)
+      : Attention(spec.shape, spec.masks), spec_(spec) {}
   int64_t units() const override { return shape_.batch * shape_.heads; }
   size_t scratch_bytes() const override {
     AttentionArgs a;

@@ -6,7 +6,8 @@
 //     inference only: a shard is computed from the shapes of its operands and results and, for the
 //     few ops that need it, from where the shard starts in the global tensor.
 //   - Ops whose shards need that start: iota, random_bits, dropout, gather_rows, scatter_add_rows,
-//     one_hot, attention, attention_grad. Everything else runs on a shard as it does on a whole tensor.
+//     one_hot, attention, attention_grad. Everything else runs on a shard as it does on a whole
+//     tensor.
 #pragma once
 
 #include <vector>
