@@ -26,7 +26,8 @@ import operation_cases
 SAMPLES, STEPS = 8, 4
 KERAS_FAILS = {"norm(x, axis=-1)", "norm(x, ord=1, axis=1)"}  # its Norm cannot be called with an axis
 # Results without the batch, between operations: such a graph is refused on import.
-WITHOUT_BATCH = {"x - mean(x, axis=0, keepdims=True)", "x / (sum(x * x) + 1)", "ravel(x)[:5] * x"}
+WITHOUT_BATCH = {"x - mean(x, axis=0, keepdims=True)", "x / (sum(x * x) + 1)", "ravel(x)[:5] * x",
+                 "matmul(x1, x2[0, 0])", "einsum('bij,bkj', x1, x2)[0] + x1[:, :, :4]"}
 MESHES = {"1x1": "cpu:1", "2x2": "cpu:4"}
 SPLIT = ["distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
          'distribution.layout_map["first_0/kernel"]=[model,null]', "distribution.layout_map[last/kernel]=[null,model]"]

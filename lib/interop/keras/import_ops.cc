@@ -105,9 +105,8 @@ ExprValue as_argument(const std::string& name, ExprValue value) {
 
 ExprValue key_of(const Json& json) {
   ExprValue value = constant_of(json);
-  return json.is_array() || json.value("class_name", Json()) == "__tuple__"
-             ? value
-             : ExprValue{std::vector{std::move(value)}};
+  const bool is_tuple = json.is_object() && json.value("class_name", Json()) == "__tuple__";
+  return json.is_array() || is_tuple ? value : ExprValue{std::vector{std::move(value)}};
 }
 
 // Whether an argument that no operation here has changes nothing.
