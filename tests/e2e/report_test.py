@@ -112,7 +112,7 @@ class Report(unittest.TestCase):
         self.assertEqual(len(rows), len(epochs))
         for row, epoch in zip(rows, epochs):
             cells = dict(zip(heads, row.findall("td")))
-            self.assertEqual(int(cells["epoch"].text), epoch["epoch"])
+            self.assertEqual(int(cells["epoch"].text.removesuffix(" (best)")), epoch["epoch"])
             self.assertEqual(float(cells["seconds"].find("data").get("value")), epoch["seconds"])
             self.assertEqual(set(heads[4:]), set(epoch["logs"]))
             for name, value in epoch["logs"].items():
