@@ -14,6 +14,7 @@ namespace {
 // A right value of an argument that must be given.
 std::string right_value(const ClassSpec& spec, const Spec& arg) {
   static const std::map<std::string, std::string, std::less<>> kValues = {
+      {"Lambda.function", "\"=x * 2\""},
       {"EinsumDense.equation", "\"abcd,de->abce\""},
       {"EinsumDense.output_shape", "[6, 6, 3]"},
       {"Reshape.target_shape", "[-1]"},
