@@ -171,8 +171,14 @@ class Expressions::Evaluator : public ExprNames {
   void bind_lambda(YamlNode& arguments) {
     YamlNode function = *arguments.find("function");
     arguments.find("function")->is_final = true;
+    std::vector<std::string> names;
     try {
-      for (const std::string& name : free_names(arguments)) {
+      names = free_names(arguments);
+    } catch (const ExprError&) {
+      return;  // reported where it is used, with what it belongs to
+    }
+    try {
+      for (const std::string& name : names) {
         YamlNode* number = number_named(name);
         if (number == nullptr) {
           continue;

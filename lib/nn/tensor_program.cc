@@ -15,8 +15,8 @@ using Kind = ExprNode::Kind;
 
 constexpr size_t kMaxCalls = 1000;
 // Stand for sizes that are not known, in two runs: what differs between them is not known either.
-// Nobody writes these numbers, so that messages can say None for them.
-constexpr int64_t kUnknownSizes[] = {1000003, 1000033};
+// Messages say None for them. Five of them are below 2^48.
+constexpr int64_t kUnknownSizes[] = {499, 503};
 
 Operand constant_operand(ExprValue value) {
   return {.constant = std::move(value)};
@@ -503,9 +503,10 @@ TensorProgram program_of_object(const ConfigObject& object, const TensorNames& t
 Diagnostic& expression_error(Diagnostics& diagnostics, const ConfigObject& object,
                              const ExprError& error, const std::string& owner) {
   const ConfigValue& function = object.arg("function");
-  Diagnostic& d = diagnostics.error(
-      "E132", expression_place(function.loc, function.string(), error.offset),
-      fmt::format("{}: cannot compute `{}`: {}", owner, function.string(), error.message));
+  Diagnostic& d =
+      diagnostics.error("E132", expression_place(function.loc, function.string(), error.offset),
+                        fmt::format("{}: cannot compute `function` `{}`: {}", owner,
+                                    function.string(), error.message));
   if (!error.help.empty()) {
     d.help(error.help);
   }
