@@ -32,7 +32,8 @@ class CsvTableReader::Rows {
                                          return number && !std::isnan(*number);
                                        });
     if (settings.missing_texts != CsvSettings().missing_texts) {
-      not_number_.help = "`missing_texts` lists all texts that mean missing, NA and the like too";
+      faults_.not_number.help =
+          "`missing_texts` lists all texts that mean missing, NA and the like too";
     }
   }
 

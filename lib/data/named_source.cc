@@ -129,8 +129,8 @@ Dataset read_set(const std::string& split, const SourceContext& context, const S
   std::optional<Samples> samples;
   Reads reads;
   reads.run(context.source.loc, [&] {
-    samples =
-        context.beginning ? find_shape(folders, sample, files) : find(folders, split == "train");
+    samples = context.limits.beginning ? find_shape(folders, sample, files)
+                                       : find(folders, split == "train");
   });
   reads.finish();
   if (!samples) {
