@@ -58,11 +58,23 @@ class Sweep {
     }
   }
 
-  // The sum of all terms, in the order in which they were found.
+  bool is_product(ValueId value) const {
+    const Graph& graph = builder_.graph();
+    const NodeId producer = graph.values[value].producer;
+    return producer != kNone && graph.nodes[producer].op->is_product;
+  }
+
+  // The sum of all terms: products first, else in the order in which they were found. With sharded
+  // weights products are partial sums, so that their sum is reduced once: attention's query, key
+  // and value of one input.
   ValueId cotangent(ValueId value) {
     std::vector<ValueId>& terms = terms_[value];
     if (terms.empty()) {
       return kNone;
+    }
+    if (terms.size() > 2) {
+      std::stable_partition(terms.begin(), terms.end(),
+                            [&](ValueId term) { return is_product(term); });
     }
     ValueId sum = terms[0];
     for (size_t i = 1; i < terms.size(); ++i) {

@@ -56,8 +56,9 @@ struct DataSheet {
 };
 
 // A card on PCI Express without links of its own: 16 lanes of 1.97 GB/s (generation 4) or 0.985
-// (3). Its network is taken to be 100 Gb/s for each card; no data sheet says that.
-constexpr double kPcie4 = 31.5, kPcie3 = 15.75, kSharedCard = 12.5;
+// (3). No data sheet says how fast its network is: 100 Gb/s shared by the eight cards of a host are
+// assumed, 400 Gb/s for V100 (as in DGX-1) and L40S.
+constexpr double kPcie4 = 31.5, kPcie3 = 15.75, kSharedNetwork = 12.5 / 8, kFastNetwork = 50.0 / 8;
 
 Hardware gpu(const DataSheet& sheet) {
   Hardware out;
@@ -109,12 +110,12 @@ std::vector<Hardware> make_table() {
       {"H200", 141, 4800, {67, 67, 494.5, 989, 989}, 450, 50, 480},
       {"B200", 180, 8000, {37, 75, 1125, 2250, 2250}, 900, 50, 960},
       // Without the types that a generation lacks: products in bfloat16 and TF32 run as float32.
-      {"V100", 32, 900, {7.8, 15.7, 15.7, 15.7, 125}, 150, kSharedCard, 0},
-      {"T4", 16, 320, {0.254, 8.1, 8.1, 8.1, 65}, kPcie3, kSharedCard, 0},
-      {"A10G", 24, 600, {0.55, 35, 35, 70, 70}, kPcie4, kSharedCard, 0},
-      {"L4", 24, 300, {0.473, 30.3, 60, 121, 121}, kPcie4, kSharedCard, 0},
-      {"L40S", 48, 864, {1.43, 91.6, 183, 362, 362}, kPcie4, kSharedCard, 0},
-      {"RTX4090", 24, 1008, {1.29, 82.6, 82.6, 165.2, 165.2}, kPcie4, kSharedCard, 0},
+      {"V100", 32, 900, {7.8, 15.7, 15.7, 15.7, 125}, 150, kFastNetwork, 0},
+      {"T4", 16, 320, {0.254, 8.1, 8.1, 8.1, 65}, kPcie3, kSharedNetwork, 0},
+      {"A10G", 24, 600, {0.55, 35, 35, 70, 70}, kPcie4, kSharedNetwork, 0},
+      {"L4", 24, 300, {0.473, 30.3, 60, 121, 121}, kPcie4, kSharedNetwork, 0},
+      {"L40S", 48, 864, {1.43, 91.6, 183, 362, 362}, kPcie4, kFastNetwork, 0},
+      {"RTX4090", 24, 1008, {1.29, 82.6, 82.6, 165.2, 165.2}, kPcie4, kSharedNetwork, 0},
   };
   std::vector<Hardware> table;
   for (const DataSheet& sheet : kSheets) {

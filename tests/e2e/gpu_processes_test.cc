@@ -445,7 +445,7 @@ TEST_CASE("what cannot run on several GPUs says why") {
   const Result few = folder.train("run", {"--devices", "gpu:0-1"});
   CHECK(few.exit_code == 4);
   says(few, "error[E210]: the mesh (2, 2) needs 4 devices, `gpu:0-1` has 2");
-  says(few, "write `devices: gpu:0-3`");
+  says(few, "write `--devices gpu:0-3`");
   CHECK(folder.train("run", {"--devices", "gpu:0,0"}).exit_code == 2);
   CHECK(folder.train("run", {"--devices", "gpu:3-0"}).exit_code == 2);
   Command input = folder.command({"train", "-", "--devices", "gpu:0-3"});

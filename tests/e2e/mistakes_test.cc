@@ -248,7 +248,6 @@ distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model], devices: 
   CHECK_MESSAGE(contains(devices, "write `--devices 8xH100` or `--devices auto`"), devices);
   CHECK_MESSAGE(contains(devices, "or a mesh of 64: `--mesh 16x4`"), devices);
   CHECK(contains(says({"--devices", "gpu:0"}), "`--mesh 1x1`"));
-  CHECK(contains(says({"--devices", "H100"}), "`1xH100`, `8xH100`"));
   CHECK(contains(says({"--mesh", "4x2", "--mesh", "8x1"}), "`--mesh` is given more than once"));
   CHECK(contains(says({"callbacks+={EarlyStopping:", "{patience:", "2}}"}),
                  "put it in single quotes: 'callbacks+={EarlyStopping: {patience: 2}}'"));

@@ -356,5 +356,39 @@ TEST_CASE("a mesh that does not fit the devices gets a mesh that does") {
   CHECK(contains(twice.err, "`--mesh` is given more than once"));
 }
 
+// As in a block whose norms come last: the input feeds query, key, value and the sum behind them.
+TEST_CASE("cotangents of query, key and value are added before they are reduced") {
+  const TemporaryFolder folder;
+  folder.write("attention.yaml", R"(model:
+  layers:
+    - Input: {name: ids, shape: [8], dtype: int32}
+    - Embedding: {name: table, input_dim: 50, output_dim: 16}
+    - MultiHeadAttention: {name: attn, num_heads: 4, key_dim: 4}
+    - Add: {name: sum, inputs: [table, attn]}
+    - LayerNormalization: {name: norm}
+    - Dense: {name: out, units: 50}
+compile: {optimizer: sgd, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 8}
+distribution:
+  device_mesh: {shape: [2, 2], axis_names: [data, model]}
+  layout_map:
+    attn/(query|key|value)/kernel: [null, model, null]
+    attn/(query|key|value)/bias: [model, null]
+    attn/attention_output/kernel: [model, null, null]
+)");
+  const Result result = meshtrain({"plan", "attention.yaml", "--format", "json"}, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  int forward = 0, backward = 0;
+  const Json plan = parse_json(result.out);
+  for (const Json& collective : plan.at("collectives")) {
+    if (collective.at("axes") == Json{"model"}) {
+      forward += collective.at("phase") == "forward";
+      backward += collective.at("phase") == "backward";
+    }
+  }
+  CHECK(forward == 1);
+  CHECK(backward == 1);
+}
+
 }  // namespace
 }  // namespace meshtrain

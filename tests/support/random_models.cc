@@ -79,6 +79,7 @@ const Entries kStepLayers = {
     "LeakyReLU",
     "ReLU: {max_value: 1.0, negative_slope: 0.1}",
     "Rescaling: {scale: 0.5, offset: 0.1}",
+    "Lambda: {function: '=x * exp(-abs(x)) + mean(x, axis=-1, keepdims=true)'}",
     "Normalization: {mean: 0.1, variance: 2.0}",
     "EinsumDense: {equation: '...x,xy->...y', output_shape: [4], bias_axes: y}",
     "PReLU: {name: a@}|Call: {layer: a@}",

@@ -35,7 +35,6 @@ TEST_CASE("a class of Keras that is not here is said so") {
   CHECK(has(explain_word("LSTM"),
             "LSTM (layer): comes with a later release; until then it is refused; `Conv1D"));
   CHECK(explain_word("lstm") == explain_word("LSTM"));
-  CHECK(has(explain_word("Lambda"), "Lambda (layer): not here; functions of Python"));
   CHECK(has(explain_word("BatchNorm2d"), "write `BatchNormalization`"));
   CHECK(explain_word("LSTM.units") == explain_word("LSTM"));
   CHECK(has(explain_word("parquet"), "parquet (data source): comes with a later release"));

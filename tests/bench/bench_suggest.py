@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The first choice of `meshtrain suggest` beside the fastest mesh that running all of them finds.
 
-  suggest_test.py MESHTRAIN
+  bench_suggest.py MESHTRAIN
 
 A dense network and a convolutional one on eight virtual devices. Times are the least of some rounds, in which all
 candidates take turns; more rounds follow while other work on the machine hides the order.
