@@ -259,7 +259,8 @@ TEST_CASE("logs and placeholders that there are not are refused with those there
   CHECK(problems_of("[EarlyStopping]") ==
         "E113: `EarlyStopping` watches `val_loss`, which is no log here\n"
         "  note: logs: loss, mae, mean\n"
-        "  help: `val_` logs need validation data: data.validation, data.split or fit.validation_split\n");
+        "  help: `val_` logs need validation data: data.validation, data.split or "
+        "fit.validation_split\n");
   CHECK(problems_of("[EarlyStopping, ModelCheckpoint: '{epoch}-{val_mae:.2f}.keras']",
                     "fit: {validation_split: 0.5}\n") == "");
   CHECK(problems_of("[ReduceLROnPlateau: {monitor: acc}]") ==
