@@ -129,6 +129,11 @@ void write_page_files(const TemporaryFolder& folder) {
   folder.write("ids.bin", ids);
 }
 
+// The logs of a record in JSON, without its times.
+std::string logs_of(const std::string& record) {
+  return parse_json(record).at("logs").dump();
+}
+
 std::vector<std::string> yaml_blocks(const std::string& page) {
   std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/" + page);
   std::vector<std::string> blocks;
@@ -157,10 +162,19 @@ TEST_CASE("csv: missing and unknown texts have ids, dates and one-hot texts are 
   std::ifstream stored(folder.file("run/config.resolved.yaml"));
   const std::string resolved((std::istreambuf_iterator<char>(stored)), {});
   CHECK(contains(resolved, "input_dim: 5"));  // [MASK], [UNK], Bonn, Oslo, Rome
-  fs::remove(folder.file("houses.csv"));
   folder.write("new.csv", "sold,area,city,heating\n2024-02-29,50,Paris,\n2024-03-01,50,,coal\n");
-  run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", "p.npy"});
-  CHECK(read_npy(folder.file("p.npy")).shape() == Shape{2, 1});
+  folder.write("test.csv", houses_table(40));
+  const auto results = [&](const std::string& file) {
+    run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", file});
+    return run_ok(folder, {"evaluate", "run", "-q", "--log-format", "json",
+                           "data.test={source: csv, path: test.csv}"})
+        .out;
+  };
+  const std::string logs = results("before.npy");
+  fs::remove(folder.file("houses.csv"));
+  CHECK(logs_of(results("after.npy")) == logs_of(logs));
+  CHECK(folder.read("after.npy") == folder.read("before.npy"));
+  CHECK(read_npy(folder.file("after.npy")).shape() == Shape{2, 1});
   folder.write("bad.csv", "sold,area,city,heating\n2024-02-30,50,Rome,gas\n");
   check_refused(folder, {"predict", "run", "-i", "bad.csv", "-o", "p.npy"},
                 {"E310", "column `sold` is `2024-02-30`, which is no date", "date_format"});

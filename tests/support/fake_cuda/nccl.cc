@@ -251,6 +251,19 @@ Outcome exchange(ncclComm& comm, const Group& own, std::vector<std::shared_ptr<P
   return is_done ? Outcome::kDone : Outcome::kWaits;
 }
 
+// After an abort nothing of this rank reaches others any more: its memory may be freed.
+void withdraw(int rank, Clique& clique) {
+  clique.is_broken = true;
+  for (auto& [ranks, queue] : clique.messages) {
+    if (ranks.first == rank)
+      queue.clear();
+  }
+  for (auto& [number, collective] : clique.collectives) {
+    if (!collective.is_done)
+      collective.parts.erase(rank);
+  }
+}
+
 void add_message(bool is_send, int peer, ncclComm_t comm, cudaStream_t stream, const Part& part) {
   if (group.depth == 0)
     refuse(CUDA_ERROR_INVALID_VALUE, "a message outside of a group");
@@ -415,7 +428,7 @@ MESHTRAIN_FAKE ncclCommAbort(ncclComm_t comm) {
     ncclComm& aborted = comm_of(comm);
     aborted.is_aborted = state().has_aborted = true;
     if (aborted.clique != nullptr)
-      aborted.clique->is_broken = true;
+      withdraw(aborted.rank, *aborted.clique);
     end_comm(aborted);
   });
 }

@@ -66,7 +66,8 @@ std::array<std::string, kSize> messages_of(bool use_graph) {
   return run.messages;
 }
 
-// What ends communicators, and questions that are asked again.
+// What ends communicators, and questions that are asked again. A rank whose end fails aborts, which
+// the other rank sees only if it still waits.
 bool may_be_silent(const std::string& name) {
   return name == "ncclCommFinalize" || name == "ncclCommDestroy" || name == "ncclCommGetAsyncError";
 }
@@ -81,7 +82,7 @@ TEST_CASE("each call of NCCL that fails ends all processes with a message and le
   set_order(1);
   for (const bool use_graph : {false, true}) {
     CHECK(messages_of(use_graph) == std::array<std::string, kSize>{});
-    for (const char* name :
+    for (const std::string name :
          {"ncclCommInitRankConfig", "ncclCommSplit", "ncclCommGetAsyncError", "ncclGroupStart",
           "ncclSend", "ncclRecv", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather",
           "ncclReduceScatter", "ncclCommFinalize", "ncclCommDestroy", "cuStreamQuery"}) {
@@ -97,7 +98,7 @@ TEST_CASE("each call of NCCL that fails ends all processes with a message and le
         CHECK(is_designed(messages[0]));
         CHECK(is_designed(messages[1]));
         const bool failed = !messages[0].empty() || !messages[1].empty();
-        CHECK(failed != may_be_silent(name));
+        CHECK((failed || may_be_silent(name)));
         check_clean();
       }
     }
