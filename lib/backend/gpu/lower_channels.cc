@@ -1,6 +1,7 @@
 // Sums per channel, in float64: of each part apart where there are several, then of all.
 #include <fmt/format.h>
 
+#include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
 #include "backend/gpu/reduction.h"

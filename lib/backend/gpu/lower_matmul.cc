@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
 #include "backend/gpu/reduction.h"

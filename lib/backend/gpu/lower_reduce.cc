@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
 #include "backend/gpu/reduction.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/gpu/command.h"
 #include "backend/gpu/device_text.h"
 
 namespace meshtrain::gpu {
