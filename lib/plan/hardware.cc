@@ -57,7 +57,7 @@ struct DataSheet {
 
 // A card on PCI Express without links of its own: 16 lanes of 1.97 GB/s (generation 4) or 0.985
 // (3). No data sheet says how fast its network is: 100 Gb/s shared by the eight cards of a host are
-// assumed, 400 Gb/s for V100 (as in DGX-1) and L40S.
+// assumed, 400 Gb/s for those of V100 and L40S.
 constexpr double kPcie4 = 31.5, kPcie3 = 15.75, kSharedNetwork = 12.5 / 8, kFastNetwork = 50.0 / 8;
 
 Hardware gpu(const DataSheet& sheet) {
@@ -99,10 +99,10 @@ Hardware cpu() {
 std::vector<Hardware> make_table() {
   // NVIDIA's data sheets: A100 80GB SXM with HDR InfiniBand (DGX A100), H100 SXM, H200 SXM, HGX
   // B200 (one eighth of the board). In-switch all_reduce: 480 GB/s measured on H100 and H200
-  // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links. V100 SXM2, T4, L4 and
-  // L40S: their data sheets; A10G: that of NVIDIA for the cloud; RTX 4090: the Ada white paper,
-  // appendix A (products in float16 summed in float32). float64 of cards is 1/32 (T4) or 1/64 of
-  // float32.
+  // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links. V100 SXM2, T4, L4,
+  // L40S and RTX 4090 (products in float16 summed in float32) are as others publish them, not
+  // compared with NVIDIA's sheets. Of A10G memory and its rate are published; its product rates are
+  // unconfirmed. float64 of cards is 1/32 (T4) or 1/64 of float32.
   //                       memory  rate  fp64  fp32  tf32  bf16  fp16  link  card  switch
   constexpr DataSheet kSheets[] = {
       {"A100", 80, 2039, {19.5, 19.5, 156, 312, 312}, 300, 25, 0},
