@@ -72,11 +72,9 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
     "LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D "
-    "ActivityRegularization RandomShear RandomErasing "
-    "RandomHue RandomSaturation RandomSharpness RandomGrayscale RandomInvert RandomPerspective "
-    "RandomPosterization RandomGaussianBlur RandomElasticTransform RandomColorJitter "
-    "RandomColorDegeneration MixUp CutMix AugMix RandAugment Solarization Equalization "
-    "AutoContrast CLAHE Pipeline MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
+    "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
+    "ContrastLimitedAdaptiveHistogramEqualization CLAHE MaxNumBoundingBoxes Pipeline "
+    "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
     "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
     "",

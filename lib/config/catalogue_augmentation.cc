@@ -10,6 +10,10 @@ Spec factor(const char* name, const char* help) {
   return make_spec(name, ValueKind::kFloatOrList, "", help).required();
 }
 
+Spec share(const char* name, const char* otherwise, const char* help) {
+  return make_spec(name, ValueKind::kFloatOrList, otherwise, help);
+}
+
 Args warp_args(Args first) {
   for (Spec& spec :
        Args{choice("fill_mode", {"reflect", "wrap", "constant", "nearest"}, "reflect",
@@ -48,12 +52,62 @@ std::vector<ClassSpec> augmentation_layer_classes() {
           warp_args({factor("height_factor", "f = [-f, f]; 0.2: 20% smaller"),
                      make_spec("width_factor", ValueKind::kFloatOrList, "null",
                                "of the width; null = as the height, which keeps the shape")})),
+      layer_class("RandomShear", "slants images",
+                  warp_args({share("x_factor", "0.0", "along the width; f = [-f, f]"),
+                             share("y_factor", "0.0", "along the height; f = [-f, f]")})),
       layer_class("RandomContrast", "more or less contrast",
                   {factor("factor", "[lo, hi]: factors from 1 - lo to 1 + hi; f = [0, f]"),
                    value_range(), seed_arg(), data_format_arg()}),
       layer_class("RandomBrightness", "brighter or darker images",
                   {factor("factor", "parts of the range that are added; f = [-f, f]"),
                    value_range(), seed_arg(), data_format_arg()}),
+      layer_class("RandomSaturation", "duller or stronger colours",
+                  {factor("factor", "0: grey, 0.5: as it is, 1: full; f = [0, f]"), value_range(),
+                   data_format_arg(), seed_arg()}),
+      layer_class("RandomHue", "colours turned to either side",
+                  {factor("factor", "parts of half of the circle of hues; f = [0, f]"),
+                   value_range(), data_format_arg(), seed_arg()}),
+      layer_class("RandomColorJitter", "brightness, contrast, saturation and hue, in this order",
+                  {value_range(), share("brightness_factor", "null", "as RandomBrightness"),
+                   share("contrast_factor", "null", "as RandomContrast"),
+                   share("saturation_factor", "null", "as RandomSaturation"),
+                   share("hue_factor", "null", "as RandomHue"), seed_arg(), data_format_arg()}),
+      layer_class("RandomColorDegeneration", "colours mixed with their grey",
+                  {factor("factor", "parts of grey; f = [0, f]"), value_range(), data_format_arg(),
+                   seed_arg()}),
+      layer_class("RandomGrayscale", "grey images, of as many channels",
+                  {number("factor", "0.5", "part of the images").least(0).most(1),
+                   data_format_arg(), seed_arg()}),
+      layer_class("RandomInvert", "negatives",
+                  {share("factor", "1.0", "probability; f = [0, f]"), value_range(), seed_arg(),
+                   data_format_arg()}),
+      layer_class("RandomPosterization", "fewer bits for each pixel",
+                  {factor("factor",
+                          "bits that are kept, 1 to 8; f = [1, f]; the last is drawn "
+                          "only when both are equal"),
+                   value_range(), data_format_arg(), seed_arg()}),
+      layer_class("RandomSharpness", "smoother or sharper images",
+                  {factor("factor", "0: smoothed, 0.5: as it is, 1: sharpened; f = [0, f]"),
+                   value_range(), data_format_arg(), seed_arg()}),
+      layer_class("RandomGaussianBlur", "blurred images",
+                  {share("factor", "1.0", "probability; f = [0, f]"),
+                   make_spec("kernel_size", ValueKind::kIntOrList, "3", "odd; [width, height]"),
+                   share("sigma", "1.0", "width of the kernel in pixels, at most 1; f = [0, f]"),
+                   value_range(), data_format_arg(), seed_arg()}),
+      layer_class(
+          "RandomErasing", "fills a rectangle",
+          {share("factor", "1.0", "probability; f = [0, f]"),
+           share("scale", "null", "squares of the sides' parts of the image; null = [0.02, 0.33]"),
+           share("fill_value", "null",
+                 "one number, or one per channel; null = normal "
+                 "numbers times the largest value"),
+           value_range(), seed_arg(), data_format_arg()}),
+      layer_class("Solarization", "adds to pixels and inverts those above a threshold",
+                  {share("addition_factor", "0.0", "parts of the range; f = [0, f]"),
+                   share("threshold_factor", "0.0", "parts of the range; f = [0, f]"),
+                   value_range(), seed_arg(), data_format_arg()}),
+      layer_class("AutoContrast", "each channel over the whole range, also at inference",
+                  {value_range(), data_format_arg()}),
   };
 }
 

@@ -85,8 +85,11 @@ ClassSpec layer_class(std::string name, std::string help, Args args) {
         inputs_arg()}) {
     const bool has = std::any_of(args.begin(), args.end(),
                                  [&](const Spec& own) { return own.name == common.name; });
-    if (!has && !(is_input && (common.name == "inputs" || common.name == "trainable" ||
-                               common.name == "activity_regularizer"))) {
+    const bool is_penalty = common.name == "activity_regularizer";
+    const bool is_missing =
+        (is_input && (common.name == "inputs" || common.name == "trainable" || is_penalty)) ||
+        (is_penalty && name == "ActivityRegularization");
+    if (!has && !is_missing) {
       args.push_back(common);
     }
   }

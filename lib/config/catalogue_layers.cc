@@ -67,6 +67,9 @@ std::vector<ClassSpec> core() {
       layer_class("Activation", "an activation function as a layer",
                   {make_spec("activation", ValueKind::kActivation, "", "the function").required()}),
       layer_class("Identity", "the input itself", {}),
+      layer_class("ActivityRegularization", "the input itself, with a penalty on it",
+                  {number("l1", "0.0", "times the sum of |x|").least(0),
+                   number("l2", "0.0", "times the sum of x^2").least(0)}),
       layer_class("Masking", "marks steps whose features all are mask_value",
                   {number("mask_value", "0.0", "the value of padding")}),
   };

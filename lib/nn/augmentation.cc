@@ -1,4 +1,4 @@
-// RandomFlip, RandomCrop, RandomContrast, RandomBrightness, and what all random layers share.
+// RandomFlip, RandomCrop, and what all random layers over images share.
 #include "nn/augmentation.h"
 
 #include <algorithm>
@@ -46,6 +46,42 @@ void AugmentationLayer::check_interval(std::string_view argument, double low, do
   }
 }
 
+ValueId AugmentationLayer::draw(CallContext& context, ValueId x, DrawRange range) const {
+  return random_uniform(context, {context.builder.shape(x)[0], 1, 1, 1}, seed(context), range.low,
+                        range.high);
+}
+
+ValueId AugmentationLayer::draw_in_float32(CallContext& context, ValueId x, DrawRange range) const {
+  CallContext wide = context;
+  wide.compute_dtype = at_least_float32(context.compute_dtype);
+  return draw(wide, x, range);
+}
+
+ValueId AugmentationLayer::draw_chance(CallContext& context, ValueId x, DrawRange range) const {
+  const ValueId probability = draw_in_float32(context, x, range);
+  return context.builder.binary("lt", draw_in_float32(context, x, {0, 1}), probability);
+}
+
+Shape PixelLayer::build_last(const Shape& input, Diagnostics& diagnostics) {
+  const ConfigValue& range = value_or_null(config_, "value_range");
+  const std::vector<double> ends = range.is_null() ? std::vector<double>{} : numbers_of(range);
+  if (!range.is_null() && (ends.size() != 2 || ends[0] == ends[1])) {
+    argument_error(diagnostics, "value_range",
+                   ends.size() != 2 ? "is no list of two numbers" : "has no width")
+        .help("write [smallest, largest], such as [0, 1]");
+  }
+  return AugmentationLayer::build_last(input, diagnostics);
+}
+
+PixelRange PixelLayer::value_range() const {
+  const ConfigValue& range = value_or_null(config_, "value_range");
+  if (range.is_null()) {
+    return kBytes;
+  }
+  const std::vector<double> ends = numbers_of(range);
+  return {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
+}
+
 namespace {
 
 // One draw decides for an image whether it is mirrored, along all axes of `mode` together.
@@ -66,72 +102,6 @@ class RandomFlip : public AugmentationLayer {
       mirrored = b.reverse(mirrored, 1);
     }
     return b.select(flips, mirrored, x);
-  }
-};
-
-// A layer that changes the values of pixels, within the range of values.
-class ColorLayer : public AugmentationLayer {
- public:
-  using AugmentationLayer::AugmentationLayer;
-
- protected:
-  // One number per sample, (N, 1, 1, 1).
-  ValueId draw(CallContext& context, ValueId x, DrawRange range) const {
-    return random_uniform(context, {context.builder.shape(x)[0], 1, 1, 1}, seed(context), range.low,
-                          range.high);
-  }
-  void check_value_range(Diagnostics& diagnostics) const {
-    const ConfigValue& range = value_or_null(config_, "value_range");
-    if (!range.is_null() && numbers_of(range).size() != 2) {
-      argument_error(diagnostics, "value_range", "is no list of two numbers")
-          .help("write [smallest, largest], such as [0, 1]");
-    }
-  }
-  DrawRange value_range() const {
-    const ConfigValue& range = value_or_null(config_, "value_range");
-    if (range.is_null()) {
-      return {0, 255};
-    }
-    const std::vector<double> ends = numbers_of(range);
-    return {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
-  }
-};
-
-// (x - mean) f + mean with the mean of each channel.
-class RandomContrast : public ColorLayer {
- public:
-  using ColorLayer::ColorLayer;
-
- protected:
-  void check_arguments(Diagnostics& diagnostics) const override {
-    check_interval("factor", 0, 1, true, diagnostics);
-    check_value_range(diagnostics);
-  }
-  ValueId changed(CallContext& context, ValueId x) const override {
-    Builder& b = context.builder;
-    const DrawRange factor = interval("factor", 0);
-    const ValueId f = draw(context, x, {1 - factor.low, 1 + factor.high});
-    const ValueId mean = b.reduce_mean(x, {1, 2}, true);
-    const DrawRange range = value_range();
-    return b.clamp(b.add(b.mul(b.sub(x, mean), f), mean), range.low, range.high);
-  }
-};
-
-// x + f * (width of the range).
-class RandomBrightness : public ColorLayer {
- public:
-  using ColorLayer::ColorLayer;
-
- protected:
-  void check_arguments(Diagnostics& diagnostics) const override {
-    check_interval("factor", -1, 1, true, diagnostics);
-    check_value_range(diagnostics);
-  }
-  ValueId changed(CallContext& context, ValueId x) const override {
-    Builder& b = context.builder;
-    const DrawRange range = value_range();
-    const ValueId f = draw(context, x, interval("factor", -1));
-    return b.clamp(b.add(x, b.mul(f, range.high - range.low)), range.low, range.high);
   }
 };
 
@@ -189,10 +159,7 @@ class RandomCrop : public AugmentationLayer {
 }  // namespace
 
 std::vector<LayerEntry> augmentation_layers() {
-  return {{"RandomFlip", make_as<RandomFlip>},
-          {"RandomCrop", make_as<RandomCrop>},
-          {"RandomContrast", make_as<RandomContrast>},
-          {"RandomBrightness", make_as<RandomBrightness>}};
+  return {{"RandomFlip", make_as<RandomFlip>}, {"RandomCrop", make_as<RandomCrop>}};
 }
 
 }  // namespace meshtrain

@@ -3,6 +3,7 @@
 // Source: Keras 3 layers/preprocessing/image_preprocessing.
 #pragma once
 
+#include "nn/colors.h"
 #include "nn/spatial.h"
 
 namespace meshtrain {
@@ -29,6 +30,22 @@ class AugmentationLayer : public SpatialLayer {
   // as in Keras.
   void check_interval(std::string_view argument, double low, double high, bool overlap,
                       Diagnostics& diagnostics) const;
+
+  // One number per image, (N, 1, 1, 1).
+  ValueId draw(CallContext& context, ValueId x, DrawRange range) const;
+  ValueId draw_in_float32(CallContext& context, ValueId x, DrawRange range) const;
+  // bool (N, 1, 1, 1): true with a probability that is drawn from `range` for each image.
+  ValueId draw_chance(CallContext& context, ValueId x, DrawRange range) const;
+};
+
+// A layer that changes the values of pixels, within the argument `value_range`.
+class PixelLayer : public AugmentationLayer {
+ public:
+  using AugmentationLayer::AugmentationLayer;
+
+ protected:
+  Shape build_last(const Shape& input, Diagnostics& diagnostics) override;
+  PixelRange value_range() const;
 };
 
 }  // namespace meshtrain

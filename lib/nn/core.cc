@@ -81,12 +81,25 @@ class Identity : public FloatLayer {
   ValueId call(CallContext&, std::span<const ValueId> inputs) override { return inputs[0]; }
 };
 
+// The input itself, with the penalty l1 sum |x| + l2 sum x^2 on it.
+class ActivityRegularization : public Identity {
+ public:
+  explicit ActivityRegularization(const ConfigObject& config) : Identity(config) {
+    ConfigObject penalty = default_object(Category::kRegularizer, "L1L2");
+    penalty.loc = config.loc;
+    penalty.args["l1"] = config.arg("l1");
+    penalty.args["l2"] = config.arg("l2");
+    config_.args["activity_regularizer"].data = std::make_shared<ConfigObject>(std::move(penalty));
+  }
+};
+
 }  // namespace
 
 std::vector<LayerEntry> core_layers() {
   return {{"Dense", make_as<Dense>},
           {"Activation", make_as<Activation>},
-          {"Identity", make_as<Identity>}};
+          {"Identity", make_as<Identity>},
+          {"ActivityRegularization", make_as<ActivityRegularization>}};
 }
 
 }  // namespace meshtrain

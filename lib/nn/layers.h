@@ -39,6 +39,8 @@ std::vector<LayerEntry> batch_normalization_layers();  // batch_normalization.cc
 std::vector<LayerEntry> normalization_layers();        // normalization.cc
 std::vector<LayerEntry> noise_layers();                // noise.cc
 std::vector<LayerEntry> augmentation_layers();         // augmentation.cc
+std::vector<LayerEntry> color_layers();                // color_layers.cc
+std::vector<LayerEntry> filter_layers();               // filter_layers.cc
 std::vector<LayerEntry> warp_layers();                 // warp_layers.cc
 
 template <class L>

@@ -42,8 +42,8 @@ OutputScale scale_of_activation(std::string_view key) {
 // What a layer without an activation makes of inputs of this scale.
 OutputScale scale_through(std::string_view class_name, OutputScale input) {
   static constexpr std::string_view kSame[] = {
-      "Identity",        "Flatten", "Reshape", "Permute", "RepeatVector", "CenterCrop",
-      "GaussianDropout", "Average", "Maximum", "Minimum", "Concatenate"};
+      "Identity",   "ActivityRegularization", "Flatten", "Reshape", "Permute", "RepeatVector",
+      "CenterCrop", "GaussianDropout",        "Average", "Maximum", "Minimum", "Concatenate"};
   static constexpr std::string_view kLinear[] = {"Add", "Subtract"};
   const bool is_same = is_one_of(class_name, kSame) || has_part(class_name, "Dropout") ||
                        has_part(class_name, "Noise") || has_part(class_name, "Pooling") ||

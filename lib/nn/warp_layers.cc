@@ -1,5 +1,5 @@
-// RandomRotation, RandomTranslation, RandomZoom: images sampled at other places. Source: Keras 3
-// layers/preprocessing/image_preprocessing.
+// RandomRotation, RandomTranslation, RandomZoom, RandomShear: images sampled at other places.
+// Source: Keras 3 layers/preprocessing/image_preprocessing.
 #include <algorithm>
 #include <numbers>
 
@@ -124,12 +124,36 @@ class RandomZoom : public WarpLayer {
   }
 };
 
+// Rows and columns shifted in proportion to the other coordinate, both to the same random side.
+class RandomShear : public WarpLayer {
+ public:
+  using WarpLayer::WarpLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("x_factor", -1, 1, false, diagnostics);
+    check_interval("y_factor", -1, 1, false, diagnostics);
+  }
+  std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
+    Builder& b = context.builder;
+    const ValueId side = b.select(random_chance(context, {shape[0], 1}, seed(context), 0.5),
+                                  column_of(b, shape, -1), column_of(b, shape, 1));
+    const auto shear = [&](const char* argument) {
+      return b.mul(draw_column(context, shape, interval(argument, -1)), side);
+    };
+    const ValueId columns = shear("x_factor"), rows = shear("y_factor");
+    const ValueId one = column_of(b, shape, 1), zero = column_of(b, shape, 0);
+    return {one, columns, zero, rows, one, zero};
+  }
+};
+
 }  // namespace
 
 std::vector<LayerEntry> warp_layers() {
   return {{"RandomRotation", make_as<RandomRotation>},
           {"RandomTranslation", make_as<RandomTranslation>},
-          {"RandomZoom", make_as<RandomZoom>}};
+          {"RandomZoom", make_as<RandomZoom>},
+          {"RandomShear", make_as<RandomShear>}};
 }
 
 }  // namespace meshtrain

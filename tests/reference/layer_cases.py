@@ -31,6 +31,7 @@ def core():
         case("Rescaling", [2, 3], {"scale": 0.25, "offset": -1.0}),
         case("Rescaling", [2, 3], {"scale": [0.25, 2.0, -1.0], "offset": [0.5, 0.0, 1.0]}),
         case("Identity", [2, 3]),
+        case("ActivityRegularization", [2, 3], {"l1": 0.25, "l2": 0.5}),
         case("Activation", [2, 3], {"activation": "gelu"}),
         case("Activation", [2, 3], {"activation": "selu"}),
         case("Flatten", [2, 3, 4]),
@@ -210,6 +211,37 @@ def normalization():
     ]
 
 
+def colours(training):
+    """Random layers over colours, where their factors leave nothing to chance."""
+    unit = {"value_range": [0.0, 1.0]}
+    result = [case(name, IMAGE, {"factor": [factor, factor], **unit}, call=training)
+              for name in ("RandomSaturation", "RandomColorDegeneration", "RandomSharpness")
+              for factor in (0.0, 0.3, 0.5, 0.9)]
+    return result + [
+        case("RandomHue", IMAGE, {"factor": [1.0, 1.0], **unit}, call=training),  # both sides meet
+        case("RandomHue", IMAGE, {"factor": [0.0, 0.0], "value_range": [-2.0, 2.0]}, call=training,
+             computed_in="float32"),
+        case("RandomColorJitter", IMAGE, {
+            "brightness_factor": [0.1, 0.1], "contrast_factor": [-0.4, 0.4], "saturation_factor": [0.3, 0.3],
+            "hue_factor": [1.0, 1.0], **unit}, call=training),
+        case("RandomGrayscale", IMAGE, {"factor": 1.0}, call=training),
+        case("RandomGrayscale", IMAGE, {"factor": 0.0}, call=training),
+        case("RandomInvert", IMAGE, {"factor": [1.0, 1.0], **unit}, call=training),
+        case("RandomPosterization", IMAGE, {"factor": [2, 2], "value_range": [-2.0, 2.0]}, call=training),
+        case("RandomPosterization", IMAGE, {"factor": [8, 8], "value_range": [-2.0, 2.0]}, call=training),
+        case("Solarization", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
+        case("AutoContrast", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
+        case("AutoContrast", IMAGE, {}, call={"training": False}),
+        case("RandomGaussianBlur", IMAGE, {"factor": [1.0, 1.0], "sigma": [0.7, 0.7], "value_range": [-2.0, 2.0]},
+             call=training),
+        case("RandomGaussianBlur", IMAGE, {
+            "factor": [1.0, 1.0], "kernel_size": [5, 3], "sigma": [0.4, 0.4], "value_range": [-2.0, 2.0]}, call=training),
+        case("RandomErasing", IMAGE, {
+            "factor": [1.0, 1.0], "scale": [1.0, 1.0], "fill_value": 0.25, **unit}, call=training),
+        case("RandomShear", IMAGE, {"x_factor": [0.0, 0.0], "y_factor": [0.0, 0.0]}, call=training),
+    ]
+
+
 def augmentation():
     """Intervals of one number leave nothing to chance. Keras' matrices of zooms and shifts are float32."""
     training = {"training": True}
@@ -230,6 +262,7 @@ def augmentation():
         case("RandomZoom", IMAGE, {"height_factor": [0.9, 0.9]}, **single),
         case("RandomContrast", IMAGE, {"factor": [-0.5, 0.5], "value_range": [-1.5, 1.0]}, call=training),
         case("RandomBrightness", IMAGE, {"factor": [0.25, 0.25], "value_range": [-2.0, 2.0]}, call=training),
+        *colours(training),
     ]
     for name, config in (("RandomFlip", {}), ("RandomRotation", {"factor": 0.2}), ("RandomContrast", {"factor": 0.2}),
                          ("RandomBrightness", {"factor": 0.2}), ("RandomZoom", {"height_factor": 0.2}),

@@ -53,6 +53,14 @@ const Entries kImageLayers = {
     "RandomZoom: {height_factor: 0.4, fill_mode: constant}",
     "RandomContrast: {factor: 0.5, value_range: [-2, 2]}",
     "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
+    "RandomShear: {x_factor: 0.3, y_factor: 0.2}",
+    "RandomInvert: {value_range: [-2, 2]}",
+    "RandomPosterization: {factor: 6, value_range: [-2, 2]}",
+    "RandomSharpness: {factor: 1, value_range: [-2, 2]}",
+    "RandomGaussianBlur: {kernel_size: [5, 3], value_range: [-2, 2]}",
+    "RandomErasing: {value_range: [-2, 2]}",
+    "Solarization: {addition_factor: 0.2, threshold_factor: 0.5, value_range: [-2, 2]}",
+    "AutoContrast: {value_range: [-2, 2]}",
     "Dense: {units: 4, activation: tanh}",
 };
 const Entries kStepLayers = {

@@ -99,6 +99,26 @@ TEST_CASE("penalties and constraints: losses and weights are Keras' on every mes
   }
 }
 
+TEST_CASE("ActivityRegularization penalizes as the argument of the layer before it") {
+  std::string separate = kModel;
+  const std::string argument = "        activity_regularizer: {L1L2: {l1: 0.01, l2: 0.02}}\n";
+  separate.replace(separate.find(argument), argument.size(),
+                   "    - ActivityRegularization: {l1: 0.01, l2: 0.02}\n");
+  const nlohmann::json golden = golden_json("keras/penalties")["model"];
+  const Config config = config_from(separate, {"distribution.device_mesh.shape=2,2"});
+  const Dataset data = dataset_of(signed_tensor(101, {8, 6}), signed_tensor(102, {8, 3}));
+  Engine engine(config, data_spec(data));
+  uint64_t seed = 0;
+  for (const std::string& path : engine.weight_paths()) {
+    engine.write_variable(path, signed_tensor(++seed, engine.read_variable(path).shape()));
+  }
+  const std::vector<int64_t> rows = rows_of_step(0, 8, 8);
+  for (const double expected : golden["losses"].get<std::vector<double>>()) {
+    engine.train_step(Batch{&data, rows});
+    CHECK(engine.last_loss() == doctest::Approx(expected).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("loss scale: steps that overflow change nothing but the scale until it fits") {
   const Config config = config_from(
       kModel, {"distribution.device_mesh.shape=2,2",

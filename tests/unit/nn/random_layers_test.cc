@@ -176,6 +176,9 @@ TEST_CASE("Rotations and shifts and zooms and colours are drawn for each image")
       {"RandomTranslation", {{"height_factor", 0.2}, {"width_factor", 0.1}}},
       {"RandomZoom", {{"height_factor", 0.3}}},
       {"RandomContrast", {{"factor", 0.5}}},
+      {"RandomShear", {{"x_factor", 0.3}}},
+      {"RandomSharpness", {{"factor", 1.0}}},
+      {"RandomErasing", {{"factor", {1.0, 1.0}}}},
       {"RandomBrightness", {{"factor", 0.2}}}};
   for (const auto& [class_name, args] : cases) {
     CAPTURE(class_name);
@@ -190,6 +193,71 @@ TEST_CASE("Rotations and shifts and zooms and colours are drawn for each image")
     CHECK(!equal(y, run_layer(class_name, x, 1, args)));
     CHECK(equal(x, run_layer(class_name, x, -1, args)));
   }
+}
+
+TEST_CASE("Hues, saturations and greys are drawn for each image") {
+  HostTensor x(DType::kFloat32, {8, 2, 2, 3});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, 100 + 50 * splitmix_signed(1, static_cast<uint64_t>(i % 12)));  // one image
+  }
+  const std::pair<const char*, NamedArgs> cases[] = {{"RandomHue", {{"factor", 0.5}}},
+                                                     {"RandomSaturation", {{"factor", 0.9}}},
+                                                     {"RandomColorDegeneration", {{"factor", 0.9}}},
+                                                     {"RandomColorJitter", {{"hue_factor", 0.5}}}};
+  for (const auto& [class_name, args] : cases) {
+    CAPTURE(class_name);
+    const std::vector<double> all = numbers(run_layer(class_name, x, 0, args));
+    std::set<std::vector<double>> images;
+    for (int64_t n = 0; n < 8; ++n) {
+      images.insert(std::vector<double>(all.begin() + n * 12, all.begin() + (n + 1) * 12));
+      for (int64_t i = 0; i < 12; ++i) {
+        CHECK(all[static_cast<size_t>(n * 12 + i)] >= 0);
+        CHECK(all[static_cast<size_t>(n * 12 + i)] <= 255);
+      }
+    }
+    CHECK(images.size() == 8);
+    CHECK(equal(x, run_layer(class_name, x, -1, args)));
+  }
+}
+
+TEST_CASE("RandomErasing fills a rectangle of the drawn size and nothing else") {
+  const HostTensor x = counted({16, 20, 30, 2});
+  const HostTensor y = run_layer("RandomErasing", x, 0,
+                                 {{"factor", {1.0, 1.0}},
+                                  {"scale", {0.25, 0.25}},
+                                  {"fill_value", 200000.0},
+                                  {"value_range", {0.0, 1e6}}});
+  for (int64_t n = 0; n < 16; ++n) {
+    int64_t top = 20, bottom = -1, left = 30, right = -1, count = 0;
+    for (int64_t i = 0; i < 20 * 30; ++i) {
+      const int64_t at = (n * 600 + i) * 2;
+      const bool is_erased = y.at(at) == 200000;
+      CHECK((y.at(at + 1) == 200000) == is_erased);
+      if (is_erased) {
+        ++count;
+        top = std::min(top, i / 30), bottom = std::max(bottom, i / 30);
+        left = std::min(left, i % 30), right = std::max(right, i % 30);
+      } else {
+        CHECK(y.at(at) == x.at(at));
+      }
+    }
+    CHECK(bottom - top + 1 == 10);
+    CHECK(right - left + 1 == 15);
+    CHECK(count == 150);
+  }
+}
+
+TEST_CASE("RandomInvert mirrors pixels within their range, for about half of the images") {
+  const HostTensor x = filled({200, 1, 1, 1}, 0.25);
+  const HostTensor y = run_layer("RandomInvert", x, 0,
+                                 {{"factor", {0.5, 0.5}}, {"value_range", {-1.0, 2.0}}});
+  int inverted = 0;
+  for (int64_t n = 0; n < 200; ++n) {
+    CHECK((y.at(n) == 0.25 || y.at(n) == 0.75));
+    inverted += y.at(n) == 0.75 ? 1 : 0;
+  }
+  CHECK(inverted > 70);
+  CHECK(inverted < 130);
 }
 
 TEST_CASE("RandomContrast with one number only adds contrast") {
