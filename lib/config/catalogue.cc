@@ -79,7 +79,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "FlaxLayer TorchModuleWrapper",
     "",
     "",
-    "",
+    "MultiOptimizer",
     "",
     "",
     "",
