@@ -311,6 +311,9 @@ class JsonWriter {
         config[spec->name] = json(*value, *spec);
       }
     }
+    if (object.class_name.starts_with("SpatialDropout")) {
+      config.erase("trainable");  // their constructors do not take it
+    }
     return serialized("keras.layers", object.class_name, std::move(config));
   }
 

@@ -266,6 +266,15 @@ class TreeMaker {
         }
         continue;
       }
+      if (spec.category == Category::kLoss && key == "reduction" &&
+          (entry.is_null() || entry == "none")) {
+        problem(fmt::format("`reduction: none` of {}: it leaves no single number to minimise",
+                            spec.name));
+        continue;
+      }
+      if (entry.is_array() && entry.empty() && arg->is_nullable) {
+        continue;  // names nothing, as null does
+      }
       if (!entry.is_null() || arg->is_nullable) {
         args.children.push_back(make(entry, *arg));
         args.children.back().key = key;

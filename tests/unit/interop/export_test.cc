@@ -91,6 +91,19 @@ TEST_CASE("the JSON has Keras' fields") {
   CHECK(compile.at("metrics") == Json{{"near", {"mae"}}});
 }
 
+TEST_CASE("spatial dropout has the arguments of Keras' constructor") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {shape: [4, 2]}\n"
+      "    - SpatialDropout1D: {name: d, rate: 0.5, seed: 3}\n");
+  const Json config = parse_json(keras_json(built.config, *built.model)).at("config");
+  const Json& dropout = config.at("layers")[1].at("config");
+  std::set<std::string> names;
+  for (const auto& [name, value] : dropout.items()) {
+    names.insert(name);
+  }
+  CHECK(names == std::set<std::string>{"dtype", "name", "rate", "seed"});
+}
+
 TEST_CASE("policies are Keras' of those names") {
   const Built built(
       "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"

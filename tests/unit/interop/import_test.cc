@@ -190,6 +190,23 @@ TEST_CASE("what only concerns training is left out with a comment") {
   CHECK(imported.yaml.find("my_metric") != std::string::npos);
 }
 
+TEST_CASE("an empty list of layers is none, and a loss without reduction is left out") {
+  const std::string settings = R"(, "compile_config": {
+      "optimizer": {"class_name": "Muon", "config": {"learning_rate": 0.5, "exclude_layers": []}},
+      "loss": {"class_name": "MeanSquaredError", "config": {"reduction": REDUCTION}}})";
+  for (const std::string reduction : {"\"none\"", "null", "\"sum\""}) {
+    std::string given = settings;
+    given.replace(given.find("REDUCTION"), 9, reduction);
+    const ImportedModel imported =
+        import_text(sequential(layer("Dense", R"("name": "d", "units": 2)"), given));
+    CAPTURE(imported.yaml);
+    CHECK(imported.yaml.find("Muon: {learning_rate: 0.5}") != std::string::npos);
+    const bool is_sum = reduction == "\"sum\"";
+    CHECK(imported.dropped.size() == (is_sum ? 0 : 1));
+    CHECK((imported.yaml.find("reduction: sum}") != std::string::npos) == is_sum);
+  }
+}
+
 TEST_CASE("what is not in meshtrain is refused by layer and argument") {
   struct Case {
     std::string layers, code, says;
