@@ -21,6 +21,7 @@ namespace meshtrain {
   ADD(suggest)                     \
   ADD(explain)                     \
   ADD(summary)                     \
+  ADD(completion)                  \
   ADD(config_show)                 \
   ADD(data_fetch)                  \
   ADD(data_inspect)                \

@@ -11,7 +11,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxEntries = 10 * kMaxExpandedLayers;  // visited, layers or not
-constexpr size_t kMaxNodes = 10 * kMaxYamlNodes;
+constexpr size_t kMaxExpandedNodes = 10 * kMaxYamlNodes;
 constexpr size_t kMaxDepth = 64;  // uses and Repeats within each other
 
 size_t count_nodes(const YamlNode& node) {
@@ -130,14 +130,14 @@ bool Expander::charge(const YamlNode& node) {
   num_nodes_ += count_nodes(node);
   ++num_entries_;
   const bool too_many_layers = layers_.size() >= kMaxExpandedLayers;
-  if (!gave_up_ && (too_many_layers || num_nodes_ > kMaxNodes || num_entries_ > kMaxEntries)) {
+  if (!gave_up_ && (too_many_layers || num_nodes_ > kMaxExpandedNodes || num_entries_ > kMaxEntries)) {
     gave_up_ = true;
     diagnostics_
         .error("E106", node.loc,
                too_many_layers
                    ? fmt::format("blocks and Repeat make more than {} layers", kMaxExpandedLayers)
                    : fmt::format("blocks and Repeat expand to more than {} entries",
-                                 num_nodes_ > kMaxNodes ? kMaxNodes : kMaxEntries))
+                                 num_nodes_ > kMaxExpandedNodes ? kMaxExpandedNodes : kMaxEntries))
         .help("lower `times`");
   }
   return !gave_up_;
