@@ -26,6 +26,7 @@ namespace meshtrain {
   ADD(data_fetch)                  \
   ADD(data_inspect)                \
   ADD(devices)                     \
+  ADD(doctor)                      \
   ADD(export)                      \
   ADD(init)                        \
   ADD(inspect)                     \

@@ -1,15 +1,10 @@
 // meshtrain devices: what a mesh can be built of here.
 #include <fmt/format.h>
-#include <sched.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "backend/gpu/load.h"
 #include "base/text.h"
+#include "host.h"
 #include "output.h"
 #include "record/events.h"
 #include "subcommand.h"
@@ -20,50 +15,6 @@ namespace {
 struct DevicesOptions {
   std::string format = "text";
 };
-
-struct ThisHost {
-  std::string cpu = "unknown CPU";
-  int cores = 1;  // that this process may use
-  int64_t memory = 0;
-};
-
-ThisHost this_host() {
-  ThisHost host;
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const size_t colon = line.find(':');
-    if (starts_with(line, "model name") && colon != std::string::npos) {
-      host.cpu = trim(std::string_view(line).substr(colon + 1));
-      break;
-    }
-  }
-  cpu_set_t usable;
-  host.cores = sched_getaffinity(0, sizeof(usable), &usable) == 0
-                   ? CPU_COUNT(&usable)
-                   : static_cast<int>(std::thread::hardware_concurrency());
-  host.memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  return host;
-}
-
-// Those that runs can use, and why there are none.
-struct Gpus {
-  std::vector<gpu::DeviceInfo> devices;
-  std::vector<gpu::LibraryInfo> libraries;
-  std::string reason;
-};
-
-Gpus find_gpus() {
-  Gpus out;
-  gpu::Runtime* runtime = gpu::load_runtime(out.reason);
-  const int count = runtime == nullptr ? 0 : runtime->device_count(out.reason);
-  for (int i = 0; i < count; ++i) {
-    out.devices.push_back(runtime->info(i));
-  }
-  if (count > 0) {
-    out.libraries = runtime->libraries();
-  }
-  return out;
-}
 
 std::string as_json(const ThisHost& host, const Gpus& gpus) {
   std::string list;

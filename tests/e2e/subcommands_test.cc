@@ -317,5 +317,37 @@ TEST_CASE("every template trains in a folder of its own") {
   CHECK(meshtrain({"init", "no-such-template"}, folder.path()).exit_code == 2);
 }
 
+TEST_CASE("doctor finds what this machine has, and a folder that nothing can be written to") {
+  const TemporaryFolder folder;
+  Command command;
+  command.folder = folder.path();
+  command.args = {"doctor", "--format", "json"};
+  command.environment = {"MESHTRAIN_CACHE=" + folder.file("cache")};
+  const auto state_of = [](const Result& result, const std::string& what) {
+    const Json found = Json::parse(result.out);
+    for (const Json& each : found["findings"]) {
+      if (each["what"] == what) {
+        return each["state"].get<std::string>();
+      }
+    }
+    return std::string();
+  };
+  Result result = run(command);
+  CHECK(result.exit_code == 0);
+  CHECK(state_of(result, "self-test") == "ok");
+  CHECK(state_of(result, "kernel cache") == "ok");
+  CHECK(state_of(result, "MESHTRAIN_CACHE") == "ok");
+  command.environment = {"MESHTRAIN_CACHE=/proc/nothing"};
+  result = run(command);
+  CHECK(result.exit_code == 7);
+  CHECK(state_of(result, "data sets") == "bad");
+  CHECK(state_of(result, "self-test") == "ok");
+  command.args = {"doctor"};
+  result = run(command);
+  CHECK(result.exit_code == 7);
+  CHECK(contains(result.out, "BAD"));
+  CHECK(contains(result.out, "-> set MESHTRAIN_CACHE"));
+}
+
 }  // namespace
 }  // namespace meshtrain

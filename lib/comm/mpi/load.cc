@@ -56,6 +56,11 @@ std::vector<std::pair<std::string, std::string>> mpi_settings(int local_size, in
   return settings;
 }
 
+std::string mpi_version(std::string& reason) {
+  MpiLibrary* const library = load_part<MpiLibrary>(mpi_part(), reason);
+  return library == nullptr ? "" : library->version();
+}
+
 std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
                                              const std::string& interface) {
   for (const auto& [name, value] : mpi_settings(environment.local_size, cores, interface)) {

@@ -18,6 +18,10 @@ namespace meshtrain {
 std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
                                              const std::string& interface);
 
+// Returns what MPI says of itself, without starting it: "Open MPI v4.1.4"; "" with the reason where
+// there is none.
+std::string mpi_version(std::string& reason);
+
 // Returns settings of Open MPI for its processes and its mpirun: environment variables and values,
 // to be set unless the user's environment has them:
 //   waiting gives way to others where `local_size` processes have fewer `cores`
