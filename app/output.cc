@@ -71,10 +71,10 @@ void add_color_flag(CLI::App& app) {
       ->group("Output");
 }
 
-void add_format_flag(CLI::App& app, std::string& format) {
+void add_format_flag(CLI::App& app, std::string& format, const std::vector<std::string>& words) {
   app.add_option("--format", format, "Form of the output")
-      ->type_name("text|json")
-      ->check(one_of({"text", "json"}))
+      ->type_name(join(words, "|"))
+      ->check(one_of(words))
       ->group("Output");
 }
 

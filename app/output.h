@@ -29,8 +29,9 @@ struct OutputFlags {
 };
 
 void add_color_flag(CLI::App& app);
-// "text" or "json".
-void add_format_flag(CLI::App& app, std::string& format);
+// --format, one of these words.
+void add_format_flag(CLI::App& app, std::string& format,
+                     const std::vector<std::string>& words = {"text", "json"});
 void add_quiet_flag(CLI::App& app, bool& quiet, const char* meaning);
 
 // Checks of what a flag is given. The help has it as the type of the flag already.

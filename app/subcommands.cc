@@ -22,6 +22,7 @@ namespace meshtrain {
   ADD(explain)                     \
   ADD(summary)                     \
   ADD(completion)                  \
+  ADD(config_diff)                 \
   ADD(config_show)                 \
   ADD(data_fetch)                  \
   ADD(data_inspect)                \
@@ -53,7 +54,7 @@ namespace {
 struct Group {
   const char *name, *meaning;
 };
-constexpr Group kGroups[] = {{"config", "Show the merged config"},
+constexpr Group kGroups[] = {{"config", "Show the merged config, compare two"},
                              {"data", "Data sets: download and look into them"},
                              {"runs", "Runs in a folder: list, tag, remove"},
                              {"bench", "Measure this machine, or these processes"}};

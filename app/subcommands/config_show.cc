@@ -13,7 +13,7 @@ namespace {
 
 struct ConfigShowOptions {
   ConfigWords config;
-  bool origin = false;
+  bool origin = false, minimal = false;
 };
 
 // Lines of the YAML `text` that belong to the key `path`, indentation included; "" when it has
@@ -49,7 +49,13 @@ int run_config_show(const ConfigShowOptions& options, Invocation&) {
     }
     return is_key;
   });
-  const std::string all = show_config(shown.config.load(false), options.origin);
+  if (options.origin && options.minimal) {
+    refuse("E140", "`--minimal` leaves out what `--origin` would call a default",
+           "give one of them");
+  }
+  const LoadOptions load = shown.config.load(false);
+  const std::string all =
+      options.minimal ? minimal_config(load) : show_config(load, options.origin);
   for (const std::string& key : keys) {
     out_stream().write(part_of(all, key));
   }
@@ -64,6 +70,8 @@ void add_config_show(Subcommands& to) {
       "config show", "The merged config with all defaults, as YAML", run_config_show);
   options.config.add_to(app);
   app.add_flag("--origin", options.origin, "Say where each value comes from");
+  app.add_flag("--minimal", options.minimal,
+               "Only what differs from the defaults: it means the same");
 }
 
 }  // namespace meshtrain

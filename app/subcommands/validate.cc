@@ -14,6 +14,7 @@
 #include "engine/weights.h"
 #include "output.h"
 #include "record/events.h"
+#include "sarif.h"
 #include "subcommand.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/load_weights.h"
@@ -130,8 +131,8 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
 
 int run_validate(const ValidateOptions& options, Invocation&) {
   const Diagnostics found = problems_of(options.config, options.scan);
-  if (options.format == "json") {
-    out_stream().write(json_of(found));
+  if (options.format != "text") {
+    out_stream().write(options.format == "json" ? json_of(found) : sarif_of(found));
     return static_cast<int>(found.exit_code());
   }
   show_warnings(found);
@@ -156,7 +157,7 @@ void add_validate(Subcommands& to) {
       "validate", "All problems of a config at once, in milliseconds", run_validate);
   options.config.add_to(app);
   app.add_flag("--data", options.scan, "Reads all data, as `train` does");
-  add_format_flag(app, options.format);
+  add_format_flag(app, options.format, {"text", "json", "sarif"});
   add_color_flag(app);
   add_quiet_flag(app, options.quiet, "Only problems");
 }

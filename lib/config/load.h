@@ -32,6 +32,8 @@ Config load_config(const LoadOptions& options);
 // The merged config as YAML. Each line ends with its origin ("# mlp.yaml:12", "# --mesh",
 // "# default") when `with_origin`.
 std::string show_config(const LoadOptions& options, bool with_origin);
+// The same without what is the default anyway: it means the same.
+std::string minimal_config(const LoadOptions& options);
 
 // JSON Schema (draft 2020-12) of the config, for editors.
 std::string json_schema();

@@ -5,6 +5,7 @@
 #include "config/catalogue.h"
 #include "config/flow.h"
 #include "config/load.h"
+#include "config/path.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
 
@@ -41,13 +42,19 @@ std::string origin(const ConfigValue& value) {
   return place;
 }
 
+enum class Show { kAll, kOrigins, kMinimal };
+
 class Printer {
  public:
-  explicit Printer(bool with_origin) : with_origin_(with_origin) {}
+  explicit Printer(Show show) : show_(show) {}
 
-  void dict(const ConfigValue& value, int indent) {
+  // `section`: whose keys they are, null where their defaults are not known.
+  void dict(const ConfigValue& value, int indent, const Section* section = nullptr) {
     for (const auto& [key, entry] : value.dict()) {
-      named(yaml_text(key), entry, indent);
+      const Spec* const spec = section == nullptr ? nullptr : section->find(key);
+      if (!is_left_out(entry, spec)) {
+        named(yaml_text(key), entry, indent, spec);
+      }
     }
   }
 
@@ -60,7 +67,7 @@ class Printer {
     width = std::min<size_t>(width, 60);
     for (const auto& [line, note] : lines_) {
       out += line;
-      if (with_origin_ && !note.empty()) {
+      if (show_ == Show::kOrigins && !note.empty()) {
         out += std::string(line.size() < width ? width - line.size() : 0, ' ') + "  # " + note;
       }
       out += '\n';
@@ -78,13 +85,33 @@ class Printer {
                         std::move(note));
   }
 
-  void named(const std::string& key, const ConfigValue& value, int indent) {
+  // Whether nothing is lost without the value: it is the default, or written as it.
+  bool is_left_out(const ConfigValue& value, const Spec* spec) const {
+    if (show_ != Show::kMinimal) {
+      return false;
+    }
+    const bool has_parts = value.is_dict() && !value.dict().empty();
+    return value.is_default ||
+           (!has_parts && spec != nullptr && !spec->is_required && !null_is_value(spec) &&
+            !value.is_object() && yaml_flow(value) == spec->default_text);
+  }
+
+  void named(const std::string& key, const ConfigValue& value, int indent, const Spec* spec) {
     if (value.is_dict() && !value.dict().empty()) {
       add(indent, key + ":", "");
-      dict(value, indent + 2);
+      const size_t before = lines_.size();
+      dict(value, indent + 2, spec == nullptr ? nullptr : spec->section);
+      if (lines_.size() == before) {
+        lines_.pop_back();  // a section of defaults
+      }
     } else if (value.is_object() && !value.object().args.empty()) {
       add(indent, key + ":", "");
+      const size_t before = lines_.size();
       object(value, "", indent + 2);
+      if (lines_.size() == before + 1) {  // the class alone
+        lines_[before - 1].first += " " + std::string(trim(lines_[before].first));
+        lines_.pop_back();
+      }
     } else if (is_object_list(value)) {
       add(indent, key + ":", "");
       for (const ConfigValue& entry : value.list()) {
@@ -102,9 +129,13 @@ class Printer {
     add(indent,
         fmt::format("{}{}{}", prefix, yaml_text(object.spelled), object.args.empty() ? "" : ":"),
         origin(value));
+    const size_t head = lines_.size() - 1;
     const int inner = indent + static_cast<int>(prefix.size()) + 2;
     for (const Spec* const spec : order_of(object)) {
       const ConfigValue& arg = object.arg(spec->name);
+      if (is_left_out(arg, spec)) {
+        continue;
+      }
       if (arg.is_object() && has_given_args(arg.object())) {
         add(inner, spec->name + ":", "");
         this->object(arg, "", inner + 2);
@@ -115,6 +146,9 @@ class Printer {
         }
         add(inner, fmt::format("{}: {}", spec->name, text), origin(arg));
       }
+    }
+    if (lines_.size() == head + 1 && ends_with(lines_[head].first, ":")) {
+      lines_[head].first.pop_back();  // the class alone
     }
   }
 
@@ -135,21 +169,29 @@ class Printer {
     return args;
   }
 
-  bool with_origin_;
+  Show show_;
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
-}  // namespace
-
-std::string show_config(const LoadOptions& options, bool with_origin) {
+std::string shown(const LoadOptions& options, Show show) {
   const ResolvedConfig resolved = resolve_config(options);
   ConfigValue tree = resolved.tree;
   // They have done their work.
   std::erase_if(std::get<ConfigValue::Dict>(tree.data),
                 [](const auto& entry) { return entry.first == "vars" || entry.first == "blocks"; });
-  Printer printer(with_origin);
-  printer.dict(tree, 0);
+  Printer printer(show);
+  printer.dict(tree, 0, &root_section());
   return printer.text();
+}
+
+}  // namespace
+
+std::string show_config(const LoadOptions& options, bool with_origin) {
+  return shown(options, with_origin ? Show::kOrigins : Show::kAll);
+}
+
+std::string minimal_config(const LoadOptions& options) {
+  return shown(options, Show::kMinimal);
 }
 
 }  // namespace meshtrain

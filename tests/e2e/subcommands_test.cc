@@ -349,5 +349,75 @@ TEST_CASE("doctor finds what this machine has, and a folder that nothing can be 
   CHECK(contains(result.out, "-> set MESHTRAIN_CACHE"));
 }
 
+TEST_CASE("validate --format sarif: rules, levels and places for code scanners") {
+  ExampleFolder folder;
+  folder.write("my model.yaml", std::string(kExample) + "unknown_key: 1\nvars: {unused: 1}\n");
+  const Result result =
+      meshtrain({"validate", "my model.yaml", "--format", "sarif"}, folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK(result.err.empty());
+  const Json log = Json::parse(result.out);
+  CHECK(log["version"] == "2.1.0");
+  REQUIRE(log["runs"].size() == 1);
+  const Json& run = log["runs"][0];
+  const Json& rules = run["tool"]["driver"]["rules"];
+  REQUIRE(!run["results"].empty());
+  bool found = false;
+  for (const Json& each : run["results"]) {
+    CHECK(rules[each["ruleIndex"].get<size_t>()]["id"] == each["ruleId"]);
+    CHECK(!rules[each["ruleIndex"].get<size_t>()]["help"]["text"].get<std::string>().empty());
+    CHECK(!each["message"]["text"].get<std::string>().empty());
+    const Json& place = each["locations"][0]["physicalLocation"];
+    CHECK(place["artifactLocation"]["uri"] == "my%20model.yaml");
+    CHECK(place["region"]["startLine"].get<int>() > 0);
+    CHECK(place["region"]["endColumn"].get<int>() > place["region"]["startColumn"].get<int>());
+    found = found || (each["ruleId"] == "E111" && each["level"] == "error");
+  }
+  CHECK(found);
+  const Result good = meshtrain({"validate", "small.yaml", "--format", "sarif"}, folder.path());
+  CHECK(good.exit_code == 0);
+  CHECK(Json::parse(good.out)["runs"][0]["results"].empty());
+}
+
+TEST_CASE("config show --minimal trains to the same bits, and config diff finds no difference") {
+  ExampleFolder folder;
+  const Result minimal = meshtrain({"config", "show", "small.yaml", "--minimal"}, folder.path());
+  REQUIRE(minimal.exit_code == 0);
+  CHECK(minimal.out.size() < 1200);
+  folder.write("minimal.yaml", minimal.out);
+  const Result same = meshtrain({"config", "diff", "small.yaml", "minimal.yaml"}, folder.path());
+  CHECK(same.exit_code == 0);
+  CHECK(same.out.empty());
+  for (const char* name : {"small", "minimal"}) {
+    REQUIRE(meshtrain({"train", std::string(name) + ".yaml", "-q", "-o", name}, folder.path())
+                .exit_code == 0);
+  }
+  CHECK(folder.read("small/weights.safetensors") == folder.read("minimal/weights.safetensors"));
+  CHECK(meshtrain({"config", "show", "small.yaml", "--minimal", "--origin"}, folder.path())
+            .exit_code == 2);
+}
+
+TEST_CASE("config diff: files and runs, with defaults") {
+  ExampleFolder folder;
+  std::string other = kExample;
+  other.replace(other.find("epochs: 2"), 9, "epochs: 3");
+  folder.write("other.yaml", other);
+  REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
+  const Result result = meshtrain({"config", "diff", "small.yaml", "other.yaml"}, folder.path());
+  CHECK(result.exit_code == 7);
+  CHECK(contains(result.out, "fit.epochs  2 -> 3"));
+  const Result json = meshtrain(
+      {"config", "diff", "runs/small/latest", "other.yaml", "--format", "json"}, folder.path());
+  CHECK(json.exit_code == 7);
+  bool found = false;
+  const Json parsed = Json::parse(json.out);
+  for (const Json& change : parsed["changes"]) {
+    found = found ||
+            (change["key"] == "fit.epochs" && change["before"] == "2" && change["after"] == "3");
+  }
+  CHECK(found);
+  CHECK(meshtrain({"config", "diff", "small.yaml", "absent.yaml"}, folder.path()).exit_code == 2);
+}
+
 }  // namespace
 }  // namespace meshtrain

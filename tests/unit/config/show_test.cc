@@ -169,4 +169,31 @@ TEST_CASE("Schema: every field has a help and a default that can be read") {
   check(root_section());
 }
 
+TEST_CASE("minimal_config: what differs from the defaults, and means the same") {
+  const test::TempFolder files;
+  LoadOptions options;
+  options.files = {
+      files.write("t.yaml",
+                  "seed: 1337\nname: t\n"
+                  "model:\n  layers:\n    - Input: {shape: [4]}\n"
+                  "    - Dense: {name: d1, units: 3, use_bias: true}\n    - Flatten\n"
+                  "    - Dense: {units: 2, kernel_regularizer: {L2: 0.5}}\n"
+                  "compile: {optimizer: {Adam: {beta_1: 0.9}}, loss: mse}\n"
+                  "data: {train: {source: random, samples: 8, shape: [4], labels: [2]}}\n"
+                  "fit: {epochs: 1, batch_size: 2}\n"
+                  "run: {log_steps: false}\n")};
+  const std::string minimal = minimal_config(options);
+  CHECK(minimal.find("seed") == std::string::npos);
+  CHECK(minimal.find("epochs") == std::string::npos);
+  CHECK(minimal.find("run:") == std::string::npos);
+  CHECK(minimal.find("use_bias") == std::string::npos);
+  CHECK(minimal.find("\n  optimizer: Adam\n") != std::string::npos);
+  CHECK(minimal.find("    - Flatten\n") != std::string::npos);
+  CHECK(minimal.find("  batch_size: 2\n") != std::string::npos);
+  const std::string all = show_config(options, false);
+  options.files = {files.write("again.yaml", minimal)};
+  CHECK(show_config(options, false) == all);
+  CHECK(minimal_config(options) == minimal);
+}
+
 }  // namespace meshtrain
