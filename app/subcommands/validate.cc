@@ -17,6 +17,7 @@
 #include "sarif.h"
 #include "subcommand.h"
 #include "train/callbacks/make_callbacks.h"
+#include "train/expectations.h"
 #include "train/load_weights.h"
 
 namespace meshtrain {
@@ -118,6 +119,7 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     found.append(setup.warnings());
     warn_of_host_memory(setup, found);
     check_callbacks(setup, config.validates(), found);
+    check_expectations(setup, config.validates(), evaluated_part(config) != DataPart::kNone, found);
     check_initial_weights(config, setup.model(), found);
     if (is_known) {
       collect(found, [&] { check_run_ids(setup, data); });

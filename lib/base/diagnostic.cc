@@ -139,7 +139,7 @@ ExitCode Diagnostics::exit_code() const {
       case '4':
         return ExitCode::kCheckpoint;
       case '5':
-        return ExitCode::kDiverged;
+        return d.code == "E520" ? ExitCode::kCheckFailed : ExitCode::kDiverged;
       case '6':  // E60x, E612 to E614: processes that are lost or do not meet
         return d.code == "E611" ? ExitCode::kConfig
                : starts_with(d.code, "E60") || (d.code > "E611" && d.code < "E615")

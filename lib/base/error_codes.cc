@@ -242,6 +242,9 @@ constexpr ErrorCode kCodes[] = {
     {"E510", "copies of one value differ",
      "Two devices that must hold the same do not: memory or hardware failed, or libraries differ "
      "between hosts."},
+    {"E520", "a run does not show what its config expects",
+     "A bound of `expect` does not hold. The run is complete, with its weights and logs; the exit "
+     "code is 7."},
     {"E601", "a process ended or stopped answering",
      "The message names rank, host and what it did last. Its own log, and `dmesg` on that host, "
      "say why."},

@@ -60,6 +60,37 @@ void bind_fit(const ConfigValue& tree, FitConfig& out, Diagnostics& diagnostics)
   }
 }
 
+// ">= 0.9"
+std::optional<LogBound> parse_bound(const std::string& log, const ConfigValue& value) {
+  using Kind = LogBound::Kind;
+  constexpr std::pair<std::string_view, Kind> kKinds[] = {{"<=", Kind::kLessEqual},
+                                                          {">=", Kind::kGreaterEqual},
+                                                          {"<", Kind::kLess},
+                                                          {">", Kind::kGreater}};
+  const std::string_view text = value.string();
+  for (const auto& [sign, kind] : kKinds) {
+    if (starts_with(text, sign)) {
+      const auto number = try_number(trim(text.substr(sign.size())));
+      return number ? std::optional(LogBound{log, kind, *number, located(value, std::string(text))})
+                    : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+void bind_bounds(const ConfigValue& tree, std::vector<LogBound>& out, Diagnostics& diagnostics) {
+  for (const auto& [log, value] : tree.dict()) {
+    if (std::optional<LogBound> bound = parse_bound(log, value)) {
+      out.push_back(std::move(*bound));
+    } else {
+      diagnostics
+          .error("E112", value.loc,
+                 fmt::format("`{}` of `expect` is no bound: `{}`", log, value.string()))
+          .help("write it in quotes with <, <=, > or >= and a number: \">= 0.9\"");
+    }
+  }
+}
+
 void bind_signals(const ConfigValue& tree, SignalChanges& out, Diagnostics& diagnostics) {
   static const std::vector<std::string> kSignals = {"SIGTERM", "SIGUSR1", "SIGUSR2",
                                                     "SIGHUP",  "SIGINT",  "SIGQUIT"};
@@ -144,6 +175,8 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   bind_precision(tree, config, diagnostics);
   bind_data(tree, first_file, config, diagnostics);
   bind_fit(tree.field("fit"), config.fit, diagnostics);
+  bind_bounds(tree.field("expect").field("logs"), config.expect.logs, diagnostics);
+  bind_bounds(tree.field("expect").field("evaluate"), config.expect.evaluate, diagnostics);
   bind_signals(tree.field("run").field("on_signal"), config.run.on_signal, diagnostics);
   check_checkpoint(config.checkpoint, diagnostics);
   bind_callbacks(tree, config, diagnostics);  // last: it looks at the rest
@@ -151,6 +184,13 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
     check_data(tree, root, config, diagnostics);
   }
   return config;
+}
+
+bool LogBound::holds_for(double found) const {
+  return kind == Kind::kLess        ? found < value
+         : kind == Kind::kLessEqual ? found <= value
+         : kind == Kind::kGreater   ? found > value
+                                    : found >= value;
 }
 
 }  // namespace meshtrain

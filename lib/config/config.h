@@ -157,6 +157,23 @@ struct EvaluateConfig {
   Located<int64_t> steps;       // 0 = all batches
 };
 
+// What a finished run must show, or it ends with exit code 7.
+struct LogBound {
+  enum class Kind : uint8_t { kLess, kLessEqual, kGreater, kGreaterEqual };
+  std::string log;
+  Kind kind = Kind::kLess;
+  double value = 0;
+  Located<std::string> text;  // as written: ">= 0.9"
+
+  bool holds_for(double found) const;  // false for NaN
+};
+struct ExpectConfig {
+  std::vector<LogBound> logs;         // of the last epoch
+  std::vector<LogBound> evaluate;     // of the evaluation after fit
+  Located<double> ms_per_step;        // at most, median over epochs; 0 = not asked
+  Located<double> equal_over_meshes;  // largest relative difference; 0 = not asked
+};
+
 enum class Verbosity : uint8_t { kAuto, kSilent, kBar, kLine };
 constexpr auto words(Verbosity) {
   return word_list("auto", "0", "1", "2");
@@ -227,6 +244,7 @@ struct Config {
   DataConfig data;
   FitConfig fit;
   EvaluateConfig evaluate;
+  ExpectConfig expect;
   RunConfig run;
   CheckpointConfig checkpoint;
   PlanConfig plan;

@@ -196,6 +196,22 @@ const Section& evaluate_section() {
   return kSection;
 }
 
+const Section& expect_section() {
+  using S = ExpectConfig;
+  static const Section kSection = section_of<S>(
+      "expect", {map_of("logs", ValueKind::kText,
+                        "log of the last epoch -> bound: `val_accuracy: \">= 0.9\"`"),
+                 map_of("evaluate", ValueKind::kText, "log of the evaluation after fit -> bound"),
+                 key("ms_per_step", &S::ms_per_step, "at most, the median of all epochs")
+                     .above(0)
+                     .null_by_default(),
+                 key("equal_over_meshes", &S::equal_over_meshes,
+                     "largest relative difference between meshes, as `verify` finds it: 1e-9")
+                     .above(0)
+                     .null_by_default()});
+  return kSection;
+}
+
 const Section& run_section() {
   using S = RunConfig;
   static const Section kSection = section_of<S>(
@@ -261,6 +277,7 @@ const Section& root_section() {
            section("data", &S::data, data_section(), "where samples come from"),
            section("fit", &S::fit, fit_section(), "training"),
            section("evaluate", &S::evaluate, evaluate_section(), "what is done after fit"),
+           section("expect", &S::expect, expect_section(), "what a finished run must show"),
            section("run", &S::run, run_section(), "where results go"),
            section("checkpoint", &S::checkpoint, checkpoint_section(),
                    "what a killed run resumes from"),

@@ -25,6 +25,7 @@
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
 #include "train/describe_run.h"
+#include "train/expectations.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
 #include "train/loss_watch.h"
@@ -110,6 +111,8 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   coordinator_.on_rank_zero("checking callbacks", [&] {  // who writes their files
     Diagnostics diagnostics;
     check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
+    check_expectations(engine->setup(), data.validation.has_value(),
+                       data.part(evaluated_part(config_)) != nullptr, diagnostics);
     diagnostics.throw_if_errors();
   });
   const auto samples = [](const Dataset* dataset) {
@@ -127,6 +130,7 @@ struct TrainingRun::Parts {
   const RunData& data;
   RunDir& run;
   CallbackList& callbacks;
+  Expectations& expectations;
   RunWriter& record;
   Checkpointer& checkpointer;
 };
@@ -155,7 +159,8 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
                    config_, run, console);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
   Checkpointer checkpointer(*engine, config_, checkpointer_options(target, run, callbacks, record));
-  const Parts parts{*engine, data, run, callbacks, record, checkpointer};
+  Expectations expectations(config_.expect);
+  const Parts parts{*engine, data, run, callbacks, expectations, record, checkpointer};
   begin_or_resume(parts, target);
   started = true;
   coordinator_.on_rank_zero("writing the run's files", [&] {
@@ -199,6 +204,9 @@ void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target
   for (const auto& callback : parts.callbacks.all()) {
     parts.checkpointer.add_state(*callback);
   }
+  if (parts.expectations.is_any()) {
+    parts.checkpointer.add_state(parts.expectations);
+  }
   if (target.reader) {
     parts.checkpointer.resume(*target.reader, target.own);
   }
@@ -221,6 +229,7 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
     trainer.add_hook(*hook);
   }
   trainer.add_hook(watch);
+  trainer.add_hook(parts.expectations);
   std::optional<ReplayStopper> stopper;
   if (stop) {
     trainer.add_hook(stopper.emplace(parts.checkpointer, *stop));
@@ -235,6 +244,8 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
     trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
+  coordinator_.on_rank_zero("looking at what is expected",
+                            [&] { parts.expectations.failures(request_.load).throw_if_errors(); });
 }
 
 namespace {

@@ -297,5 +297,43 @@ TEST_CASE("a place that takes no results is found before training") {
   CHECK(result.err.find("error[E142]: cannot create `file/run`") == 0);
 }
 
+TEST_CASE("a config that says what it expects: the run is complete and its exit code is 7") {
+  ExampleFolder folder;
+  const auto with = [&](const std::string& expect) {
+    folder.write("tested.yaml", std::string(kExample) + "expect: " + expect + "\n");
+    return meshtrain({"train", "tested.yaml", "-q", "-o", "out"}, folder.path());
+  };
+  const auto clean = [&] { std::filesystem::remove_all(folder.file("out")); };
+  Result result = with(
+      "{logs: {loss: \"< 100\", accuracy: \">= 0\"}, evaluate: {loss: \"> 0\"}, "
+      "ms_per_step: 60000, equal_over_meshes: 1e-9}");
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  clean();
+  result = with("{logs: {loss: \"< 0\"}, evaluate: {accuracy: \"> 1\"}, ms_per_step: 1e-9}");
+  CHECK(result.exit_code == 7);
+  CHECK(contains(result.err, "error[E520]: `loss` is "));
+  CHECK(contains(result.err, "expected < 0"));
+  CHECK(contains(result.err, "`accuracy` is "));
+  CHECK(contains(result.err, "a step takes "));
+  CHECK(std::filesystem::exists(folder.file("out/weights.safetensors")));
+  CHECK(contains(lines_of(folder.read("out/metrics.jsonl")).back(), "\"exit_code\":7"));
+  // A resumed run of which nothing is left to train knows its logs.
+  const Result again = meshtrain({"resume", "out"}, folder.path());
+  CHECK(again.exit_code == 7);
+  CHECK(contains(again.err, "`loss` is "));
+  clean();
+  result = with("{logs: {val_loss: \"< 1\", acuracy: \"> 0\"}}");
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "`expect.logs` names `val_loss`, which is no log here"));
+  CHECK(contains(result.err, "did you mean `accuracy`?"));
+  CHECK(!std::filesystem::exists(folder.file("out")));
+  const Result validated = meshtrain({"validate", "tested.yaml"}, folder.path());
+  CHECK(validated.exit_code == 2);
+  CHECK(contains(validated.err, "`acuracy`"));
+  result = with("{logs: {loss: 0.5}}");
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "`loss` of `expect` is no bound: `0.5`"));
+}
+
 }  // namespace
 }  // namespace meshtrain
