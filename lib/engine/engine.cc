@@ -358,6 +358,23 @@ bool Engine::cache_on_device(const Dataset& dataset) {
   return impl_->feeder.cache_on_device(dataset);
 }
 
+void Engine::begin_compile(const Dataset& dataset, bool training) {
+  if (impl_->device == nullptr) {
+    return;
+  }
+  const int64_t samples = dataset.num_samples;
+  const RunSamples of_run =
+      training ? RunSamples{.train = samples} : RunSamples{.validation = samples};
+  for (const StepBatch& step :
+       steps_of_run(impl_->setup.config(), of_run, std::numeric_limits<int64_t>::max())) {
+    const auto compiled = impl_->programs.find({step.kind, step.batch});
+    if (compiled != impl_->programs.end()) {
+      Executor& executor = *compiled->second->executor;
+      executor.begin_compile(impl_->feeder.tables(executor, dataset));
+    }
+  }
+}
+
 void Engine::test_step(const Batch& batch) {
   impl_->run(StepKind::kTest, batch);
 }

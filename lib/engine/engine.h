@@ -52,6 +52,7 @@ class Engine : public StepRunner {
   void select_step(int64_t steps_ago) override;
   LocalRows local_rows(bool training, int64_t batch_size) const override;
   bool cache_on_device(const Dataset& dataset) override;
+  void begin_compile(const Dataset& dataset, bool training) override;
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;

@@ -119,6 +119,11 @@ void Executor::gather_input(int index, const DeviceTable& table, std::span<const
   impl_->gather_input(index, table, rows, step);
 }
 
+void Executor::begin_compile(const std::vector<const DeviceTable*>& tables) {
+  MESHTRAIN_CHECK(tables.size() == impl_->inputs.size());
+  impl_->begin_compile(tables);
+}
+
 void Executor::run(int steps) {
   impl_->run(steps);
   impl_->last_steps[1] = std::exchange(impl_->last_steps[0], steps);

@@ -118,6 +118,9 @@ class Executor {
   // the next run.
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step = 0);
+  // On a GPU, begins to compile the kernels of the runs that take input i from tables[i], or from
+  // the host where it is null, and returns. The first such run waits for them alone.
+  void begin_compile(const std::vector<const DeviceTable*>& tables);
   // Enqueues the run on a GPU and may return before it completes. Reading a result waits.
   void run(int steps = 1);
   // Returns the whole tensor of an output (index into Program::outputs) of a step of the last run.

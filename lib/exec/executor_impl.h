@@ -16,6 +16,7 @@ struct Executor::Impl {
   virtual std::byte* input_data(int index, int step) = 0;  // called only when ShardMap::is_whole()
   virtual bool gathers() const { return false; }
   virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}
+  virtual void begin_compile(const std::vector<const DeviceTable*>&) {}
   virtual void run(int steps) = 0;
   virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 

@@ -80,6 +80,7 @@ class GpuExecutor final : public Executor::Impl {
   std::byte* input_data(int index, int step) override;
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step) override;
+  void begin_compile(const Tables& tables) override;
   void run(int steps) override;
   HostTensor output(int index, int step, int runs_ago) const override;
 
@@ -92,8 +93,8 @@ class GpuExecutor final : public Executor::Impl {
   // Waits until the slots of this half are free.
   void wait_for_slots();
   std::byte* place(int index, int step, const DeviceTable* table);
-  Prepared& prepared();
-  void add_gathers(BufferMemory& where, KernelSpecs& specs) const;
+  Prepared& prepared(const Tables& tables);
+  void add_gathers(const Tables& tables, BufferMemory& where, KernelSpecs& specs) const;
   void add_outputs(const BufferMemory& where, KernelSpecs& specs) const;
   gpu::Plan& plan(int steps);
   void enqueue(const Slots& slots, int steps, bool up) const;
@@ -111,6 +112,7 @@ class GpuExecutor final : public Executor::Impl {
   Tables tables_;  // of the run that is being fed
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
+  std::vector<gpu::Command> prologue_;  // until it was run
   std::map<Tables, Prepared> prepared_;
   std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
 };
@@ -122,7 +124,7 @@ GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
   for (std::unique_ptr<gpu::Event>& event : done_)
     event = device_->make_event();
   make_slots();
-  run_prologue();
+  prologue_ = commands_of(lower_steps(program, program.prologue, memory_));
 }
 
 GpuExecutor::~GpuExecutor() {
@@ -172,15 +174,15 @@ std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() 
   return processes.monitor->announce("compiling steps for the GPU", kMostCompiling);
 }
 
+// Behind the first begin_compile(), so that its kernels compile beside others.
 void GpuExecutor::run_prologue() {
-  const auto announced = announce_compiling();
-  const std::vector<gpu::Command> commands =
-      commands_of(lower_steps(program, program.prologue, memory_));
-  if (commands.empty())
+  if (prologue_.empty())
     return;
-  const std::unique_ptr<gpu::Plan> once = device_->make_plan(commands, {}, 0, 1);
+  const auto announced = announce_compiling();
+  const std::unique_ptr<gpu::Plan> once = device_->make_plan(prologue_, {}, 0, 1);
   once->run();
   device_->synchronize();
+  prologue_.clear();
 }
 
 // Until the run that had this half before is done; all processes come here before each run. One
@@ -233,23 +235,23 @@ void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<co
 
 // Inputs that the host gives are read where they arrive; rows of tables are gathered to where the
 // input has its place in the arena.
-void GpuExecutor::add_gathers(BufferMemory& where, KernelSpecs& specs) const {
+void GpuExecutor::add_gathers(const Tables& tables, BufferMemory& where, KernelSpecs& specs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int b = program.inputs[i].buffer;
     const GpuSlots::Place& place = places_[i];
     std::byte* const small = small_->device_slot(0) + place.small;
-    if (tables_[i] == nullptr) {
+    if (tables[i] == nullptr) {
       where.bases[b] = place.large != kNone ? large_->device_slot(0) + place.large : small;
       continue;
     }
-    const int64_t row_bytes = tables_[i]->row_bytes();
+    const int64_t row_bytes = tables[i]->row_bytes();
     LookupShape shape;
     shape.dtype = row_bytes % 4 == 0 ? DType::kInt32 : DType::kUInt8;  // only moved
     shape.num_ids = place.rows;
-    shape.rows = shape.global_rows = tables_[i]->rows();
+    shape.rows = shape.global_rows = tables[i]->rows();
     shape.row_elements = row_bytes / static_cast<int64_t>(dtype_size(shape.dtype));
     specs.emplace_back(StepSpec{program.inputs[i].name});
-    specs.emplace_back(GatherRowsSpec{shape, tables_[i]->data(), small, where.bases[b]});
+    specs.emplace_back(GatherRowsSpec{shape, tables[i]->data(), small, where.bases[b]});
   }
 }
 
@@ -271,13 +273,20 @@ void GpuExecutor::add_outputs(const BufferMemory& where, KernelSpecs& specs) con
   }
 }
 
-Prepared& GpuExecutor::prepared() {
-  const auto [place, is_new] = prepared_.try_emplace(tables_);
+void GpuExecutor::begin_compile(const Tables& tables) {
+  const std::vector<gpu::Command>& commands = prepared(tables).commands;
+  const auto announced = announce_compiling();
+  device_->begin_compile(prologue_);
+  device_->begin_compile(commands);
+}
+
+Prepared& GpuExecutor::prepared(const Tables& tables) {
+  const auto [place, is_new] = prepared_.try_emplace(tables);
   if (is_new) {
     const auto announced = announce_compiling();
     BufferMemory where = memory_;
     KernelSpecs specs;
-    add_gathers(where, specs);
+    add_gathers(tables, where, specs);
     for (KernelSpec& spec : lower_gpu_steps(program, where))
       specs.push_back(std::move(spec));
     add_outputs(where, specs);
@@ -287,7 +296,7 @@ Prepared& GpuExecutor::prepared() {
 }
 
 gpu::Plan& GpuExecutor::plan(int steps) {
-  Prepared& from = prepared();
+  Prepared& from = prepared(tables_);
   const int first = half_ * max_steps_;
   std::unique_ptr<gpu::Plan>& made = from.plans[{first, steps}];
   if (made == nullptr) {
@@ -314,6 +323,7 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
 
 void GpuExecutor::run(int steps) {
   MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
+  run_prologue();
   gpu::Plan& planned = plan(steps);
   if (!inputs.empty())
     enqueue(*small_, steps, true);

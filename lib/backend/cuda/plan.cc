@@ -217,14 +217,36 @@ class GraphPlan final : public gpu::Plan {
 
 }  // namespace
 
+namespace {
+
+std::string key_of(const std::vector<gpu::Command>& commands) {
+  const std::string text = fingerprint(commands);
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+void Planner::begin_compile(const std::vector<gpu::Command>& commands) {
+  const std::string key = key_of(commands);
+  if (commands.empty() || begun_.contains(key) || !prepared_[key].expired())
+    return;
+  auto prepared = std::make_unique<Prepared>(makers_, commands);
+  prepared->begin_compile();
+  begun_.emplace(key, std::move(prepared));
+}
+
 std::unique_ptr<gpu::Plan> Planner::make(const std::vector<gpu::Command>& commands,
                                          const std::vector<gpu::Window>& windows, int first,
                                          int steps) {
-  const std::string text = fingerprint(commands);
-  std::weak_ptr<const Prepared>& known = prepared_[checksum128(std::as_bytes(std::span(text)))];
+  const std::string key = key_of(commands);
+  std::weak_ptr<const Prepared>& known = prepared_[key];
   std::shared_ptr<const Prepared> prepared = known.lock();
-  if (prepared == nullptr)
-    known = prepared = std::make_shared<const Prepared>(makers_, commands);
+  if (prepared == nullptr) {
+    const auto begun = begun_.extract(key);
+    auto made = begun ? std::move(begun.mapped()) : std::make_unique<Prepared>(makers_, commands);
+    made->finish();
+    known = prepared = std::move(made);
+  }
   Core& core = makers_.core;
   if (!core.options.use_graph)
     return std::make_unique<StreamPlan>(core, std::move(prepared), windows, first, steps);

@@ -94,6 +94,11 @@ class Device {
   virtual void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   virtual void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
+  // Begins to compile the code that make_plan() needs for these commands, on other threads, and
+  // returns. make_plan() waits for its own code and throws what the compiler reported. The memory
+  // must outlive the device or the plan.
+  virtual void begin_compile(const std::vector<Command>& /*commands*/) {}
+
   // Returns a plan that runs the commands `steps` times, for the steps first, first + 1, ... of the
   // windows. Addresses within a window are moved to the slot of the step. Plans of the same
   // commands share compiled code. The memory must outlive the plan.
@@ -129,7 +134,7 @@ class Runtime {
 // The name and the type of the only symbol that the library exports. Returns null unless `abi` is
 // kAbi, that is, when the library was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 6;
+constexpr int kAbi = 7;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

@@ -191,6 +191,8 @@ MESHTRAIN_FAKE_API void check_range(const Device& device, const void* begin, siz
                                     const std::string& what);
 
 // $MESHTRAIN_EMULATOR_SEED, and a number that depends on it and is new with every call.
+// Waits for as long as tests hold this compilation, with no lock; returns whether they refuse it.
+MESHTRAIN_FAKE_API bool begin_compilation(const std::string& text);
 MESHTRAIN_FAKE_API uint64_t seed();
 MESHTRAIN_FAKE_API uint64_t draw();
 
