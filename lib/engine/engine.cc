@@ -144,11 +144,16 @@ struct Engine::Impl {
                        blocks.empty() ? 0 : *std::max_element(blocks.begin(), blocks.end()),
                        free_memory());
     }
+    std::vector<std::unique_ptr<Compiled>> compiled;
     for (size_t i = 0; i < missing.size(); ++i) {
-      auto compiled = std::make_unique<Compiled>();
-      compiled->graph = std::move(graphs[i]);
-      compiled->executor = std::make_unique<Executor>(std::move(made[i]), workers, store);
-      programs[{missing[i].kind, missing[i].batch}] = std::move(compiled);
+      compiled.push_back(std::make_unique<Compiled>());
+      compiled.back()->graph = std::move(graphs[i]);
+      compiled.back()->executor = std::make_unique<Executor>(std::move(made[i]), workers, store,
+                                                             /*is_prepared_later=*/true);
+    }
+    for (size_t i = 0; i < missing.size(); ++i) {
+      compiled[i]->executor->prepare();
+      programs[{missing[i].kind, missing[i].batch}] = std::move(compiled[i]);
     }
   }
 

@@ -75,9 +75,10 @@ BufferPlaces constant_places(const Program& program) {
   return places;
 }
 
-Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
+Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables,
+                   bool is_prepared_later)
     : impl_(variables.device() != nullptr
-                ? make_gpu_executor(std::move(program), variables)
+                ? make_gpu_executor(std::move(program), variables, is_prepared_later)
                 : make_cpu_executor(std::move(program), std::move(workers), variables)) {}
 
 Executor::~Executor() = default;
@@ -117,6 +118,10 @@ void Executor::gather_input(int index, const DeviceTable& table, std::span<const
                             int step) {
   MESHTRAIN_CHECK(can_gather(index));
   impl_->gather_input(index, table, rows, step);
+}
+
+void Executor::prepare() {
+  impl_->prepare();
 }
 
 void Executor::begin_compile(const std::vector<const DeviceTable*>& tables) {

@@ -95,7 +95,11 @@ class Executor {
   // the executor and hold the program's variables under the same indices. From a run's first input
   // to its end, no other program of the store may run. Throws RuntimeFailure (exit 4) when
   // allocation fails.
-  Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
+  // `is_prepared_later`: on a GPU the kernels of its constants compile on other threads until
+  // prepare(), which must precede everything else, computes the constants.
+  Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables,
+           bool is_prepared_later = false);
+  void prepare();
   ~Executor();
 
   const Program& program() const;

@@ -71,7 +71,7 @@ struct Prepared {
 
 class GpuExecutor final : public Executor::Impl {
  public:
-  GpuExecutor(Program p, VariableStore& variables);
+  GpuExecutor(Program p, VariableStore& variables, bool is_prepared_later);
   ~GpuExecutor() override;
 
   int max_steps() const override { return max_steps_; }
@@ -80,6 +80,7 @@ class GpuExecutor final : public Executor::Impl {
   std::byte* input_data(int index, int step) override;
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step) override;
+  void prepare() override;
   void begin_compile(const Tables& tables) override;
   void run(int steps) override;
   HostTensor output(int index, int step, int runs_ago) const override;
@@ -88,7 +89,6 @@ class GpuExecutor final : public Executor::Impl {
   void place_buffers(VariableStore& variables);
   void make_slots();
   std::optional<HeartbeatMonitor::Announcement> announce_compiling() const;
-  void run_prologue();
   std::vector<gpu::Command> commands_of(KernelSpecs specs) const;
   // Waits until the slots of this half are free.
   void wait_for_slots();
@@ -117,7 +117,7 @@ class GpuExecutor final : public Executor::Impl {
   std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
 };
 
-GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
+GpuExecutor::GpuExecutor(Program p, VariableStore& variables, bool is_prepared_later)
     : Impl(std::move(p), variables), device_(variables.device()), share_(variables.step_memory()) {
   place_buffers(variables);
   tables_.resize(program.inputs.size());
@@ -125,6 +125,11 @@ GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
     event = device_->make_event();
   make_slots();
   prologue_ = commands_of(lower_steps(program, program.prologue, memory_));
+  if (is_prepared_later) {
+    device_->begin_compile(prologue_);
+  } else {
+    prepare();
+  }
 }
 
 GpuExecutor::~GpuExecutor() {
@@ -174,8 +179,7 @@ std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() 
   return processes.monitor->announce("compiling steps for the GPU", kMostCompiling);
 }
 
-// Behind the first begin_compile(), so that its kernels compile beside others.
-void GpuExecutor::run_prologue() {
+void GpuExecutor::prepare() {
   if (prologue_.empty())
     return;
   const auto announced = announce_compiling();
@@ -276,7 +280,6 @@ void GpuExecutor::add_outputs(const BufferMemory& where, KernelSpecs& specs) con
 void GpuExecutor::begin_compile(const Tables& tables) {
   const std::vector<gpu::Command>& commands = prepared(tables).commands;
   const auto announced = announce_compiling();
-  device_->begin_compile(prologue_);
   device_->begin_compile(commands);
 }
 
@@ -323,7 +326,6 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
 
 void GpuExecutor::run(int steps) {
   MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
-  run_prologue();
   gpu::Plan& planned = plan(steps);
   if (!inputs.empty())
     enqueue(*small_, steps, true);
@@ -358,8 +360,9 @@ HostTensor GpuExecutor::output(int index, int step, int runs_ago) const {
 
 }  // namespace
 
-std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables) {
-  return std::make_unique<GpuExecutor>(std::move(program), variables);
+std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables,
+                                                  bool is_prepared_later) {
+  return std::make_unique<GpuExecutor>(std::move(program), variables, is_prepared_later);
 }
 
 }  // namespace meshtrain
