@@ -129,8 +129,16 @@ void Executor::begin_compile(const std::vector<const DeviceTable*>& tables) {
   impl_->begin_compile(tables);
 }
 
+void Executor::set_profile(StepProfile* profile) {
+  impl_->profile = profile;
+}
+
 void Executor::run(int steps) {
-  impl_->run(steps);
+  if (impl_->profile == nullptr) {
+    impl_->run(steps);
+  } else {
+    impl_->run_profiled(steps, *impl_->profile);
+  }
   impl_->last_steps[1] = std::exchange(impl_->last_steps[0], steps);
 }
 

@@ -15,6 +15,7 @@
 #include "comm/process_group.h"
 #include "exec/shard_map.h"
 #include "exec/step_memory.h"
+#include "exec/step_profile.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
 
@@ -125,6 +126,9 @@ class Executor {
   // On a GPU, begins to compile the kernels of the runs that take input i from tables[i], or from
   // the host where it is null, and returns. The first such run waits for them alone.
   void begin_compile(const std::vector<const DeviceTable*>& tables);
+  // Later runs add the times of their kernels to `profile`; null ends that. On a GPU each kernel
+  // then runs by itself, in order, and run() waits for it.
+  void set_profile(StepProfile* profile);
   // Enqueues the run on a GPU and may return before it completes. Reading a result waits.
   void run(int steps = 1);
   // Returns the whole tensor of an output (index into Program::outputs) of a step of the last run.

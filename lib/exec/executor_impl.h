@@ -19,6 +19,7 @@ struct Executor::Impl {
   virtual void prepare() {}
   virtual void begin_compile(const std::vector<const DeviceTable*>&) {}
   virtual void run(int steps) = 0;
+  virtual void run_profiled(int steps, StepProfile& to) = 0;
   virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 
   // Returns a whole output, gathered from the shards of this process and the others.
@@ -27,6 +28,7 @@ struct Executor::Impl {
   Program program;
   Processes processes;
   std::vector<ShardMap> inputs, outputs;
+  StepProfile* profile = nullptr;
   int last_steps[2] = {1, 1};  // of the last run and the one before
 };
 

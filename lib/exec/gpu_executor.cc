@@ -6,6 +6,7 @@
 // Small outputs are in slots, too, and are copied back after the run. The host waits only when it
 // reads a result, and results of the run before the last do not wait for the last.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -82,7 +83,8 @@ class GpuExecutor final : public Executor::Impl {
                     int step) override;
   void prepare() override;
   void begin_compile(const Tables& tables) override;
-  void run(int steps) override;
+  void run(int steps) override { run_with(steps, nullptr); }
+  void run_profiled(int steps, StepProfile& to) override { run_with(steps, &to); }
   HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
@@ -97,6 +99,7 @@ class GpuExecutor final : public Executor::Impl {
   void add_gathers(const Tables& tables, BufferMemory& where, KernelSpecs& specs) const;
   void add_outputs(const BufferMemory& where, KernelSpecs& specs) const;
   gpu::Plan& plan(int steps);
+  void run_with(int steps, StepProfile* to);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
   std::shared_ptr<gpu::Device> device_;
@@ -324,7 +327,27 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
   }
 }
 
-void GpuExecutor::run(int steps) {
+namespace {
+
+void add_times(const std::vector<gpu::CallTime>& times, double begin, int steps, StepProfile& to) {
+  if (to.steps.empty())
+    to.origin = begin;
+  if (to.threads.empty())
+    to.threads.push_back("GPU");
+  const size_t calls = times.size() / static_cast<size_t>(steps);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const gpu::CallTime& time = times[i];
+    const double start = begin - to.origin + time.begin, end = begin - to.origin + time.end;
+    if (i % calls == 0)
+      to.steps.push_back({start, end, 1, to.events.size()});
+    to.steps.back().end = end;
+    to.events.push_back({to.kernel(time.path, time.kind), 0, start, end});
+  }
+}
+
+}  // namespace
+
+void GpuExecutor::run_with(int steps, StepProfile* to) {
   MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
   gpu::Plan& planned = plan(steps);
   if (!inputs.empty())
@@ -335,7 +358,13 @@ void GpuExecutor::run(int steps) {
       break;
     }
   }
-  planned.run();
+  if (to == nullptr) {
+    planned.run();
+  } else {
+    device_->synchronize();
+    const auto begin = std::chrono::steady_clock::now().time_since_epoch();
+    add_times(planned.run_timed(), std::chrono::duration<double>(begin).count(), steps, *to);
+  }
   if (results_ != nullptr)
     enqueue(*results_, steps, false);
   done_[half_]->record();

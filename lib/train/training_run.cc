@@ -29,6 +29,7 @@
 #include "train/load_weights.h"
 #include "train/loss_watch.h"
 #include "train/portable_config.h"
+#include "train/profile_hook.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -125,7 +126,9 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
 struct TrainingRun::Parts {
   Engine& engine;
   const RunData& data;
+  const PlanSummary& plan;
   RunDir& run;
+  Console& console;
   CallbackList& callbacks;
   RunWriter& record;
   Checkpointer& checkpointer;
@@ -155,7 +158,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
                    config_, run, console);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
   Checkpointer checkpointer(*engine, config_, checkpointer_options(target, run, callbacks, record));
-  const Parts parts{*engine, data, run, callbacks, record, checkpointer};
+  const Parts parts{*engine, data, plan, run, console, callbacks, record, checkpointer};
   begin_or_resume(parts, target);
   started = true;
   coordinator_.on_rank_zero("writing the run's files", [&] {
@@ -221,6 +224,12 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
     trainer.add_hook(*hook);
   }
   trainer.add_hook(watch);
+  std::optional<ProfileHook> profile;
+  if (parts.engine.profile() != nullptr) {
+    trainer.add_hook(profile.emplace(
+        parts.engine, parts.plan, parts.run, coordinator_.is_first(),
+        [&parts](const std::string& text) { parts.console.print(text); }));
+  }
   std::optional<ReplayStopper> stopper;
   if (stop) {
     trainer.add_hook(stopper.emplace(parts.checkpointer, *stop));

@@ -66,6 +66,7 @@ class Prepared {
   size_t num_calls() const { return calls_.size(); }
   // Earlier calls that must have ended when a call begins.
   const std::vector<int>& after(size_t call) const { return after_[call]; }
+  const gpu::Call& call(size_t index) const { return calls_[index]; }
   bool communicates(size_t call) const { return gpu::communicates(calls_[call].what); }
   const gpu::Traffic& traffic() const { return traffic_; }
   // Calls that no other one waits for.

@@ -51,12 +51,25 @@ struct Window {
   int64_t stride = 0;  // a multiple of 256
 };
 
+// When a call of a plan ran, in seconds since the plan's first call began.
+struct CallTime {
+  std::string path;  // of the steps that it computes
+  std::string kind;  // "matmul", "conv", "all_reduce", ...; "" for a generated kernel
+  double begin = 0, end = 0;
+};
+
 // Commands that are compiled and ready to run repeatedly.
 class Plan {
  public:
   virtual ~Plan() = default;
   // Enqueues the whole plan and returns.
   virtual void run() = 0;
+  // Runs the calls one after the other, in order, measures each with events, and waits for the
+  // last. Empty where a device cannot measure.
+  virtual std::vector<CallTime> run_timed() {
+    run();
+    return {};
+  }
 };
 
 // Page-locked host memory: the device copies from and to it asynchronously.

@@ -178,6 +178,8 @@ struct State {
   bool has_aborted = false;  // a communicator of this process
 };
 MESHTRAIN_FAKE_API State& state();
+// A number of the environment.
+MESHTRAIN_FAKE_API int number_of(const char* variable, int otherwise);
 // $MESHTRAIN_EMULATOR_GPUS, which tests may change: so many of the state's devices can be used.
 MESHTRAIN_FAKE_API int device_count();
 
