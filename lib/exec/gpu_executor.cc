@@ -329,9 +329,17 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
 
 namespace {
 
-void add_times(const std::vector<gpu::CallTime>& times, double begin, int steps, StepProfile& to) {
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Without times, of a device that cannot measure, the steps have no calls.
+void add_times(const std::vector<gpu::CallTime>& times, double begin, double end_of_all, int steps,
+               StepProfile& to) {
   if (to.steps.empty())
     to.origin = begin;
+  if (times.empty())
+    to.steps.push_back({begin - to.origin, end_of_all - to.origin, 1, to.events.size()});
   if (to.threads.empty())
     to.threads.push_back("GPU");
   const size_t calls = times.size() / static_cast<size_t>(steps);
@@ -362,8 +370,10 @@ void GpuExecutor::run_with(int steps, StepProfile* to) {
     planned.run();
   } else {
     device_->synchronize();
-    const auto begin = std::chrono::steady_clock::now().time_since_epoch();
-    add_times(planned.run_timed(), std::chrono::duration<double>(begin).count(), steps, *to);
+    const double begin = steady_seconds();
+    const std::vector<gpu::CallTime> times = planned.run_timed();
+    device_->synchronize();
+    add_times(times, begin, steady_seconds(), steps, *to);
   }
   if (results_ != nullptr)
     enqueue(*results_, steps, false);

@@ -67,7 +67,7 @@ def main():
     nvrtc = ctypes.CDLL(arguments.nvrtc)
     threads = max(2, os.cpu_count())
     print("workload  texts  first  one by one  beside each other")
-    for workload in gpu_workloads.workloads():
+    for workload in gpu_workloads.workloads().values():
         if workload.name not in arguments.only.split(","):
             continue
         texts = texts_of(arguments.build.absolute(), workload)

@@ -99,7 +99,7 @@ using namespace meshtrain::fake_cuda;
 #define MESHTRAIN_FAKE extern "C" MESHTRAIN_FAKE_API ncclResult_t
 
 MESHTRAIN_FAKE ncclGetVersion(int* version) {
-  *version = number_of("MESHTRAIN_FAKE_NCCL", NCCL_VERSION(2, 28, 9));
+  *version = number_of("MESHTRAIN_EMULATOR_NCCL", NCCL_VERSION(2, 28, 9));
   return ncclSuccess;
 }
 extern "C" MESHTRAIN_FAKE_API const char* ncclGetErrorString(ncclResult_t status) {

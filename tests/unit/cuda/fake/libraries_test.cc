@@ -86,11 +86,11 @@ TEST_CASE("a file that is no library cannot be loaded, and the message says what
 
 TEST_CASE("a cuDNN of another CUDA and an old NCCL are problems of theirs alone") {
   Installation here;
-  CHECK(here.run("devices", "MESHTRAIN_FAKE_CUDART=12090 MESHTRAIN_FAKE_NCCL=21805") == 0);
+  CHECK(here.run("devices", "MESHTRAIN_EMULATOR_CUDART=12090 MESHTRAIN_EMULATOR_NCCL=21805") == 0);
   CHECK_MESSAGE(here.says("libcudnn.so.9 is for CUDA 12"), here.said);
   CHECK_MESSAGE(here.says("is NCCL 2.18; several GPUs need NCCL 2.19 or newer"), here.said);
   CHECK(here.run("train dense.yaml --devices gpu:0 -o run",
-                 "MESHTRAIN_FAKE_CUDART=12090 MESHTRAIN_FAKE_NCCL=21805") == 0);
+                 "MESHTRAIN_EMULATOR_CUDART=12090 MESHTRAIN_EMULATOR_NCCL=21805") == 0);
 }
 
 TEST_CASE("products with and without the library's epilogues train alike") {
