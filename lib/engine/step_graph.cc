@@ -564,8 +564,10 @@ void StepGraphs::update_norms(Frame& frame, const std::vector<Optimizer::WeightU
   Builder& b = frame.builder;
   const auto scope = b.scope("norms");
   const auto zero = [&] { return b.constant(0, dtype_); };
+  // Not `square`: sums of it are shared with a clip by norm, which then adds up in another order.
   const auto add_square = [&](ValueId sum, ValueId value) {
-    return b.add(sum, b.reduce_sum_all(b.square(b.cast(value, dtype_))));
+    const ValueId typed = b.cast(value, dtype_);
+    return b.add(sum, b.reduce_sum_all(b.mul(typed, typed)));
   };
   ValueId gradient = zero(), weight = zero(), change = zero();
   for (size_t i = 0; i < before.size(); ++i) {
