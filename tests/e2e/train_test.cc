@@ -360,7 +360,7 @@ TEST_CASE("a profile that cannot be is refused, one of a short run says so") {
     args.insert(args.end(), words.begin(), words.end());
     const Result result = meshtrain(args, folder.path());
     CHECK(result.exit_code == exit_code);
-    CHECK_MESSAGE(contains(result.out + result.err, text), result.out + result.err);
+    CHECK_MESSAGE(contains(result.out + result.err, text), result.out, result.err);
   };
   check({"--profile", "0"}, 2,
         "error[E140]: --profile 0 must be a number of steps from 1 to 10000");
