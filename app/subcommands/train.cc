@@ -1,4 +1,8 @@
 // meshtrain train: build, fit, save, evaluate.
+#include <algorithm>
+#include <cctype>
+
+#include "config/scalars.h"
 #include "engine/make_plan.h"
 #include "train/training_run.h"
 #include "train_options.h"
@@ -15,10 +19,54 @@ int show_dry_run(const TrainOptions& options) {
   return 0;
 }
 
+constexpr int64_t kMostProfiled = 10000;  // steps: their trace has some hundred bytes a kernel
+
+// `--profile 20` measures steps: a number is no name of a block.
+bool is_number(const std::string& word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
 }  // namespace
+
+LoadOptions TrainOptions::load(bool require_data) const {
+  LoadOptions options = config.load(require_data, !resume.empty());
+  if (is_number(options.profile)) {
+    options.profile.clear();
+  }
+  return options;
+}
+
+int64_t TrainOptions::profile_steps() const {
+  if (!is_number(config.profile)) {
+    return measured_steps;
+  }
+  if (measured_steps > 0) {
+    throw ConfigError("E140", {},
+                      fmt::format("--profile {} and --profile-steps {} both say how many steps to "
+                                  "measure; give one of them",
+                                  config.profile, measured_steps));
+  }
+  const std::optional<int64_t> steps = try_integer(config.profile);
+  if (!steps || *steps < 1 || *steps > kMostProfiled) {
+    throw ConfigError(
+        "E140", {},
+        fmt::format("--profile {} must be a number of steps from 1 to {}, or the name "
+                    "of a block of `profiles`",
+                    config.profile, kMostProfiled));
+  }
+  return *steps;
+}
 
 void TrainOptions::add_to(CLI::App& app) {
   config.add_to(app);
+  app.get_option("--profile")
+      ->description("A named block of overrides in the file; a number: as --profile-steps")
+      ->type_name("NAME|N");
+  app.add_option("--profile-steps", measured_steps,
+                 "Measure each kernel over N steps, and write profile/ in the run's folder")
+      ->type_name("N")
+      ->check(whole_number(1, kMostProfiled));
   add_run_dir_flag(app, run_dir, "Where results go; default runs/NAME/ID, never overwritten");
   app.add_flag("-r{auto},--resume{auto}", resume,
                "Continue from a checkpoint. auto, or no word: from the newest, or start afresh. "
@@ -48,6 +96,7 @@ int run_train(const TrainOptions& options, Invocation& invocation) {
   check_allowed_keys(options.resuming.restore.allow);
   RunRequest request = run_request(invocation, options.load(true), options.output, options.engine);
   request.run_dir = options.run_dir;
+  request.engine.profile_steps = options.profile_steps();
   request.restore = options.resuming.restore;
   TrainingRun run(std::move(request));
   const std::string mode = resume_mode(options.resume, run.config());

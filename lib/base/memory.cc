@@ -38,6 +38,11 @@ int64_t address_space_in_use() {
 
 }  // namespace
 
+int64_t peak_memory() {
+  rusage usage = {};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
 int64_t resident_memory() {
   std::ifstream file("/proc/self/statm");
   int64_t in_use = 0, resident = 0;  // pages

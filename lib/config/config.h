@@ -192,6 +192,7 @@ using SignalChanges =
 struct RunConfig {
   Located<std::string> dir;  // empty: runs/<name>/<id>
   Located<bool> log_steps{false, {}};
+  Located<bool> log_norms{false, {}};  // of gradients, weights and updates
   Located<Verbosity> verbose;
   Located<ResumeMode> resume;
   Located<double> max_time;                  // seconds; 0 = no limit

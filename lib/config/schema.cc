@@ -217,6 +217,8 @@ const Section& run_section() {
   static const Section kSection = section_of<S>(
       "run", {key("dir", &S::dir, "folder of the results; runs/NAME/ID when null"),
               key("log_steps", &S::log_steps, "a line per step in metrics.jsonl"),
+              key("log_norms", &S::log_norms,
+                  "logs gradient_norm, weight_norm and update_ratio of all trainable weights"),
               key("verbose", &S::verbose, "0 silent, 1 bar, 2 line per epoch"),
               key("resume", &S::resume,
                   "auto: continue from the newest checkpoint of this run, or start afresh"),

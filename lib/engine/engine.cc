@@ -39,7 +39,8 @@ struct Engine::Impl {
         abort_hook(join_devices(device, processes)),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
         store(setup.part(), setup.variables(), checked(device), processes),
-        feeder(device) {
+        feeder(device),
+        profile_steps(options.profile_steps) {
     initialize();
   }
 
@@ -144,11 +145,16 @@ struct Engine::Impl {
                        blocks.empty() ? 0 : *std::max_element(blocks.begin(), blocks.end()),
                        free_memory());
     }
+    std::vector<std::unique_ptr<Compiled>> compiled;
     for (size_t i = 0; i < missing.size(); ++i) {
-      auto compiled = std::make_unique<Compiled>();
-      compiled->graph = std::move(graphs[i]);
-      compiled->executor = std::make_unique<Executor>(std::move(made[i]), workers, store);
-      programs[{missing[i].kind, missing[i].batch}] = std::move(compiled);
+      compiled.push_back(std::make_unique<Compiled>());
+      compiled.back()->graph = std::move(graphs[i]);
+      compiled.back()->executor = std::make_unique<Executor>(std::move(made[i]), workers, store,
+                                                             /*is_prepared_later=*/true);
+    }
+    for (size_t i = 0; i < missing.size(); ++i) {
+      compiled[i]->executor->prepare();
+      programs[{missing[i].kind, missing[i].batch}] = std::move(compiled[i]);
     }
   }
 
@@ -158,6 +164,23 @@ struct Engine::Impl {
     executor.run();
     return executor;
   }
+
+  // Runs training steps; those behind the warm-up are measured until the profile is whole.
+  void run_steps(Executor& executor, int count) {
+    const bool measures = !is_profiled() && steps_begun >= kProfileWarmUp;
+    steps_begun += count;
+    if (!measures) {
+      executor.run(count);
+      return;
+    }
+    executor.set_profile(&profile);
+    executor.run(count);
+    executor.set_profile(nullptr);
+    if (std::find(profiled.begin(), profiled.end(), &executor.program()) == profiled.end())
+      profiled.push_back(&executor.program());
+  }
+
+  bool is_profiled() const { return static_cast<int64_t>(profile.steps.size()) >= profile_steps; }
 
   // Whether the host must know which of the steps so far a loss scale skipped, and are no
   // iterations, before it can begin the next one.
@@ -260,6 +283,9 @@ struct Engine::Impl {
   Feeder feeder;
   DeviceGroups groups;
   std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
+  int64_t profile_steps = 0, steps_begun = 0;
+  StepProfile profile;
+  std::vector<const Program*> profiled;  // by the steps of the profile
   int64_t iterations = 0;
   bool knows_iterations = true;  // false: some of them may have been skipped
   double fixed_rate = -1;        // set by set_learning_rate
@@ -299,7 +325,7 @@ void Engine::train_step(const Batch& batch) {
 
 // Steps of one program: those that only accumulate gradients have one of their own.
 int64_t Engine::steps_at_once(int64_t batch_size) {
-  if (impl_->device == nullptr || impl_->needs_iterations()) {
+  if (impl_->device == nullptr || impl_->needs_iterations() || !impl_->is_profiled()) {
     return 1;
   }
   const int64_t period = impl_->setup.optimizer().accumulation_steps();
@@ -326,7 +352,7 @@ void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
     impl_->feeder.feed(*executor, batch, impl_->learning_rate(impl_->iterations + step),
                        static_cast<int>(step));
   }
-  executor->run(static_cast<int>(count));
+  impl_->run_steps(*executor, static_cast<int>(count));
   impl_->before = std::exchange(impl_->newest, {executor, static_cast<int>(count)});
   impl_->steps_ago = 0;
   impl_->iterations += count;
@@ -358,6 +384,23 @@ bool Engine::cache_on_device(const Dataset& dataset) {
   return impl_->feeder.cache_on_device(dataset);
 }
 
+void Engine::begin_compile(const Dataset& dataset, bool training) {
+  if (impl_->device == nullptr) {
+    return;
+  }
+  const int64_t samples = dataset.num_samples;
+  const RunSamples of_run =
+      training ? RunSamples{.train = samples} : RunSamples{.validation = samples};
+  for (const StepBatch& step :
+       steps_of_run(impl_->setup.config(), of_run, std::numeric_limits<int64_t>::max())) {
+    const auto compiled = impl_->programs.find({step.kind, step.batch});
+    if (compiled != impl_->programs.end()) {
+      Executor& executor = *compiled->second->executor;
+      executor.begin_compile(impl_->feeder.tables(executor, dataset));
+    }
+  }
+}
+
 void Engine::test_step(const Batch& batch) {
   impl_->run(StepKind::kTest, batch);
 }
@@ -382,7 +425,11 @@ Logs Engine::evaluate_logs() const {
   // Keras' order: the loss, the compiled metrics as declared, then per-output losses.
   Logs first, losses;
   for (const TrackedMetric& tracked : impl_->setup.graphs().metrics()) {
-    const bool is_part = tracked.output == kNone && tracked.metric.name != "loss";
+    if (tracked.only_training && impl_->store.read(tracked.states.back()).at(0) == 0) {
+      continue;  // no step that trains since the last reset
+    }
+    const bool is_part =
+        tracked.output == kNone && tracked.metric.name != "loss" && !tracked.only_training;
     (is_part ? losses : first).emplace_back(tracked.metric.name, impl_->metric_value(tracked));
   }
   first.insert(first.end(), losses.begin(), losses.end());
@@ -502,6 +549,23 @@ void Engine::prepare_run(const RunSamples& samples) {
     return steps_of_run(impl_->setup.config(), samples, most);
   };
   impl_->make_programs(steps_up_to(std::numeric_limits<int64_t>::max()), steps_up_to);
+}
+
+const StepProfile* Engine::profile() const {
+  return impl_->profile_steps == 0 ? nullptr : &impl_->profile;
+}
+bool Engine::has_whole_profile() const {
+  return impl_->is_profiled();
+}
+int64_t Engine::device_memory_used() const {
+  if (impl_->device == nullptr) {
+    return 0;
+  }
+  const gpu::DeviceInfo info = impl_->device->info();
+  return info.total_bytes - info.free_bytes;
+}
+std::vector<const Program*> Engine::profiled_programs() const {
+  return impl_->profiled;
 }
 
 const Program& Engine::train_program(int64_t batch_size) {

@@ -24,10 +24,15 @@ struct EngineOptions {
   int num_workers = 0;         // threads; 0 = one per core
   std::string dump_ir;         // folder for the graph after each pass; empty = none
   bool use_cuda_graph = true;  // on a GPU; false: kernel by kernel
+  int64_t profile_steps = 0;   // training steps to measure, behind kProfileWarmUp others
   Processes processes = {};    // that the mesh is split over
 };
 
+// Steps before those of a profile, in which kernels are compiled and workers are chosen.
+inline constexpr int64_t kProfileWarmUp = 5;
+
 class VariableStore;
+struct StepProfile;
 
 class Engine : public StepRunner {
  public:
@@ -52,6 +57,7 @@ class Engine : public StepRunner {
   void select_step(int64_t steps_ago) override;
   LocalRows local_rows(bool training, int64_t batch_size) const override;
   bool cache_on_device(const Dataset& dataset) override;
+  void begin_compile(const Dataset& dataset, bool training) override;
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;
@@ -88,6 +94,14 @@ class Engine : public StepRunner {
   // On a GPU, compiles all programs of a run with these numbers of samples. Throws ConfigError E630
   // when they do not fit together, before anything is allocated.
   void prepare_run(const RunSamples& samples);
+
+  // What EngineOptions::profile_steps asked for, so far; null when it asked for nothing.
+  const StepProfile* profile() const;
+  bool has_whole_profile() const;
+  // Bytes in use on the GPU, by all processes; 0 on the CPU.
+  int64_t device_memory_used() const;
+  // The programs of the measured steps.
+  std::vector<const Program*> profiled_programs() const;
 
   // The compiled program and the partitioned graph for `batch_size` (plan, tests).
   const Program& train_program(int64_t batch_size);

@@ -79,6 +79,24 @@ const DeviceTable& Feeder::table(const Rows& rows, DType dtype) {
   return *made;
 }
 
+std::vector<const DeviceTable*> Feeder::tables(const Executor& executor, const Dataset& dataset) {
+  std::vector<const DeviceTable*> result;
+  for (int i = 0; i < static_cast<int>(executor.program().inputs.size()); ++i) {
+    const std::string& name = executor.program().inputs[static_cast<size_t>(i)].name;
+    const Rows* from = nullptr;
+    if (name == kSampleWeightInput) {
+      from = dataset.sample_weight.get();
+    } else if (name != kLearningRateInput) {
+      const auto& arrays = name[0] == 'x' ? dataset.inputs : dataset.targets;
+      const size_t at = static_cast<size_t>(std::stoul(name.substr(2)));
+      from = at < arrays.size() ? arrays[at].rows.get() : nullptr;
+    }
+    const bool gathers = from != nullptr && kept_.contains(from) && executor.can_gather(i);
+    result.push_back(gathers ? &table(*from, buffer_of(executor, i).dtype) : nullptr);
+  }
+  return result;
+}
+
 void Feeder::feed_rows(Executor& executor, int index, const Batch& batch, const ArrayOf& array_of,
                        int step) {
   const Executor::RowRange range = executor.input_rows(index);

@@ -25,6 +25,9 @@ class Feeder {
   // computed on reading. Returns whether they are cached. The dataset must outlive the feeder.
   bool cache_on_device(const Dataset& dataset);
 
+  // Returns the table of each input that feed() will gather from this dataset; null for others.
+  std::vector<const DeviceTable*> tables(const Executor& executor, const Dataset& dataset);
+
   // Writes all inputs of step `step` of the executor's next run: the local rows of the batch.
   // Throws ConfigError E324 when the dataset has no such array, and the errors of reading it.
   void feed(Executor& executor, const Batch& batch, double learning_rate, int step);

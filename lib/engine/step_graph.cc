@@ -36,6 +36,9 @@ struct StepGraphs::Frame {
 
 namespace {
 
+// In the order of update_norms().
+constexpr const char* kNorms[] = {"gradient_norm", "weight_norm", "update_ratio"};
+
 Shape with_batch(int64_t batch, const Shape& shape) {
   Shape out = {batch};
   out.insert(out.end(), shape.begin(), shape.end());
@@ -303,6 +306,12 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
   };
   add_all(config_.compile.metrics, false);
   add_all(config_.compile.weighted_metrics, true);
+  for (size_t n = 0; config_.run.log_norms && n < std::size(kNorms); ++n) {
+    Metric norm = make_mean(kNorms[n]);
+    norm.has_direction = false;
+    track(std::move(norm), kNone, false);
+    metrics_.back().only_training = true;
+  }
 }
 
 void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool training) const {
@@ -416,6 +425,9 @@ void StepGraphs::update_metrics(Frame& frame) const {
   builder.set_phase(Phase::kForward);
   size_t next_loss = 0;
   for (const TrackedMetric& tracked : metrics_) {
+    if (tracked.only_training) {
+      continue;
+    }
     std::vector<ValueId> state;
     for (const int variable : tracked.states) {
       state.push_back(builder.parameter(variable));
@@ -522,6 +534,9 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   const auto scope = builder.scope(optimizer_.name());
   const Optimizer::Result result =
       optimizer_.apply(builder, updates, frame.optimizer, rate, apply_now);
+  if (config_.run.log_norms && apply_now) {
+    update_norms(frame, updates, result.params);
+  }
   for (size_t i = 0; i < weights.size(); ++i) {
     const size_t w = weights[i];
     if (result.params[i] != updates[i].param) {
@@ -537,6 +552,55 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   for (size_t s = 0; s < scalars_.size(); ++s) {
     if (result.state.scalars[s] != frame.optimizer.scalars[s]) {
       builder.update(scalar_variables_[s], result.state.scalars[s]);
+    }
+  }
+}
+
+// Euclidean norms over all trainable weights: of the gradient before any clipping, of the weights
+// before the step, and of the step beside the latter. A step that the loss scale skips counts as
+// none.
+void StepGraphs::update_norms(Frame& frame, const std::vector<Optimizer::WeightUpdate>& before,
+                              const std::vector<ValueId>& after) const {
+  Builder& b = frame.builder;
+  const auto scope = b.scope("norms");
+  const auto zero = [&] { return b.constant(0, dtype_); };
+  // Not `square`: sums of it are shared with a clip by norm, which then adds up in another order.
+  const auto add_square = [&](ValueId sum, ValueId value) {
+    const ValueId typed = b.cast(value, dtype_);
+    return b.add(sum, b.reduce_sum_all(b.mul(typed, typed)));
+  };
+  ValueId gradient = zero(), weight = zero(), change = zero();
+  for (size_t i = 0; i < before.size(); ++i) {
+    weight = add_square(weight, before[i].param);
+    if (before[i].grad != kNone) {
+      gradient = add_square(gradient, before[i].grad);
+    }
+    if (after[i] != before[i].param) {
+      change = add_square(change, b.sub(b.cast(after[i], dtype_), b.cast(before[i].param, dtype_)));
+    }
+  }
+  const ValueId size = b.sqrt(weight);
+  const ValueId ratio = b.select(b.binary("eq", size, zero()), zero(), b.div(b.sqrt(change), size));
+  const ValueId norms[] = {optimizer_.unscaled(b, b.sqrt(gradient), frame.optimizer.scalars), size,
+                           ratio};
+  const ValueId is_finite = b.unary("is_finite", norms[0]);
+  const ValueId one = b.select(is_finite, b.constant(1, dtype_), zero());
+  size_t next = 0;
+  for (const TrackedMetric& tracked : metrics_) {
+    if (!tracked.only_training) {
+      continue;
+    }
+    std::vector<ValueId> state;
+    for (const int variable : tracked.states) {
+      state.push_back(b.parameter(variable));
+    }
+    const ValueId value = norms[next++];
+    const std::vector<ValueId> fresh =
+        optimizer_.scales_loss()
+            ? tracked.metric.update(b, kNone, b.select(is_finite, value, zero()), one, state)
+            : tracked.metric.update(b, kNone, value, b.constant(1, dtype_), state);
+    for (size_t s = 0; s < fresh.size(); ++s) {
+      b.update(tracked.states[s], fresh[s]);
     }
   }
 }

@@ -38,7 +38,8 @@ struct TrackedMetric {
   Metric metric;
   int output = 0;  // index of the model output; kNone: the loss trackers
   bool weighted = false;
-  std::vector<int> states;  // variable indices
+  std::vector<int> states;     // variable indices
+  bool only_training = false;  // steps that test leave it alone: a norm
 };
 
 class StepGraphs {
@@ -80,6 +81,8 @@ class StepGraphs {
   void update_metrics(Frame& frame) const;
   static ValueId metric_weight(Frame& frame, const TrackedMetric& tracked);
   void update_weights(Frame& frame, bool apply_now) const;
+  void update_norms(Frame& frame, const std::vector<Optimizer::WeightUpdate>& before,
+                    const std::vector<ValueId>& after) const;
   std::vector<ValueId> weight_gradients(Frame& frame) const;
   void resolve_losses(Diagnostics& diagnostics);
   void resolve_metrics(Diagnostics& diagnostics);

@@ -56,6 +56,9 @@ class StepRunner {
   // Caches a dataset that is used repeatedly. Returns whether its batches need no reading from now
   // on. The dataset must outlive the runner.
   virtual bool cache_on_device(const Dataset& /*dataset*/) { return false; }
+  // Begins to compile what the steps on this dataset need, and returns: before the first of them,
+  // behind cache_on_device(). Their errors come when the steps run.
+  virtual void begin_compile(const Dataset& /*dataset*/, bool /*training*/) {}
   virtual void test_step(const Batch& batch) = 0;  // updates metrics only
   // One tensor per model output, (rows, ...).
   virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "backend/cpu/lowering.h"
@@ -31,6 +32,10 @@ class WorkerScratch {
   size_t stride_;
   HostTensor memory_;
 };
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 size_t largest_scratch(const cpu::KernelList& kernels) {
   size_t bytes = 64;
@@ -82,13 +87,19 @@ class CpuExecutor final : public Executor::Impl {
   }
   std::byte* input_data(int index, int) override { return base_of(index); }
   void run(int steps) override;
+  void run_profiled(int steps, StepProfile& to) override;
   HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
-  cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
+  cpu::KernelList prepare(const std::vector<ProgramStep>& steps,
+                          std::vector<std::string>* paths_of_kernels = nullptr);
   void run_once(const cpu::KernelList& list);
+  template <bool kTimed>
   static void run_worker(void* self, int worker);
+  template <bool kTimed>
   static void run_all_alone(void* self, int worker);
+  template <bool kTimed>
+  void run_kernel(const cpu::Kernel& kernel, int64_t begin, int64_t end, int worker);
 
   std::byte* base_of(int input) const {
     return memory.bases[program.inputs[static_cast<size_t>(input)].buffer];
@@ -109,6 +120,16 @@ class CpuExecutor final : public Executor::Impl {
   std::unique_ptr<WorkerScratch> scratch;
   std::atomic<bool> failed = false;  // a kernel, in this run
   std::exception_ptr failure;        // of the first
+
+  // Of a profiled run.
+  struct Timed {
+    const cpu::Kernel* kernel;
+    double begin, end;
+  };
+  std::vector<std::string> paths;  // beside kernels
+  bool is_timed = false;
+  ModeChooser::Mode last_mode = ModeChooser::kAlone;
+  std::vector<std::vector<Timed>> timed;  // by worker
 };
 
 CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
@@ -124,14 +145,17 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
     results.emplace_back(static_cast<size_t>(bytes <= kSmallResult ? bytes : 0));
   }
   run_once(prepare(program.prologue));
-  kernels = prepare(program.steps);
+  kernels = prepare(program.steps, &paths);
   schedule = make_schedule(kernels, pool->size());
   scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
 }
 
-cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps) {
+cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps,
+                                     std::vector<std::string>* paths_of_kernels) {
   cpu::CpuLowering lowering(step_scratch, collectives_of(processes));
   lowering.lower(lower_steps(program, steps, memory));
+  if (paths_of_kernels != nullptr)
+    *paths_of_kernels = lowering.paths();
   return lowering.take();
 }
 
@@ -141,16 +165,24 @@ void CpuExecutor::run_once(const cpu::KernelList& list) {
     kernel->run(0, kernel->units(), own.of(0));
 }
 
+template <bool kTimed>
+void CpuExecutor::run_kernel(const cpu::Kernel& kernel, int64_t begin, int64_t end, int worker) {
+  const double start = kTimed ? seconds_now() : 0;
+  kernel.run(begin, end, scratch->of(worker));
+  if constexpr (kTimed)
+    timed[static_cast<size_t>(worker)].push_back({&kernel, start, seconds_now()});
+}
+
+template <bool kTimed>
 void CpuExecutor::run_worker(void* self, int worker) {
   CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
-  std::byte* scratch = impl.scratch->of(worker);
   for (const KernelSlice& slice : impl.schedule.workers[static_cast<size_t>(worker)]) {
     if (slice.kernel == nullptr) {
       impl.pool->barrier();
     } else if (!impl.failed) {
       // Others wait at the next barrier, and must not for ever.
       try {
-        slice.kernel->run(slice.begin, slice.end, scratch);
+        impl.run_kernel<kTimed>(*slice.kernel, slice.begin, slice.end, worker);
       } catch (...) {
         if (!impl.failed.exchange(true))
           impl.failure = std::current_exception();
@@ -159,32 +191,58 @@ void CpuExecutor::run_worker(void* self, int worker) {
   }
 }
 
+template <bool kTimed>
 void CpuExecutor::run_all_alone(void* self, int) {
   CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
-  for (const cpu::KernelPtr& kernel : impl.kernels) {
-    kernel->run(0, kernel->units(), impl.scratch->of(0));
-  }
+  for (const cpu::KernelPtr& kernel : impl.kernels)
+    impl.run_kernel<kTimed>(*kernel, 0, kernel->units(), 0);
 }
 
 void CpuExecutor::run(int steps) {
   MESHTRAIN_CHECK(steps == 1, "{} steps at once", steps);
+  const auto alone = is_timed ? &run_all_alone<true> : &run_all_alone<false>;
   if (schedule.is_serial) {
-    pool->run_alone(&CpuExecutor::run_all_alone, this);
+    pool->run_alone(alone, this);
     keep_results();
     return;
   }
   const ModeChooser::Mode mode = chooser.next();
   const auto begin = std::chrono::steady_clock::now();
   if (mode == ModeChooser::kTogether) {
-    pool->run(&CpuExecutor::run_worker, this);
+    pool->run(is_timed ? &run_worker<true> : &run_worker<false>, this);
     if (failed.exchange(false))
       std::rethrow_exception(std::exchange(failure, nullptr));
   } else {
-    pool->run_alone(&CpuExecutor::run_all_alone, this);
+    pool->run_alone(alone, this);
   }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   chooser.add(mode, time.count());
+  last_mode = mode;
   keep_results();
+}
+
+void CpuExecutor::run_profiled(int steps, StepProfile& to) {
+  is_timed = true;
+  timed.assign(static_cast<size_t>(pool->size()), {});
+  const double begin = seconds_now();
+  run(steps);
+  const double end = seconds_now();
+  is_timed = false;
+  std::unordered_map<const cpu::Kernel*, int> numbers;
+  for (size_t k = 0; k < kernels.size(); ++k)
+    numbers[kernels[k].get()] = to.kernel(paths[k]);
+  if (to.steps.empty())
+    to.origin = begin;
+  const bool is_alone = schedule.is_serial || last_mode == ModeChooser::kAlone;
+  to.steps.push_back(
+      {begin - to.origin, end - to.origin, is_alone ? 1 : pool->size(), to.events.size()});
+  for (int w = static_cast<int>(to.threads.size()); w < pool->size(); ++w)
+    to.threads.push_back(fmt::format("worker {}", w));
+  for (size_t w = 0; w < timed.size(); ++w) {
+    for (const Timed& one : timed[w])
+      to.events.push_back({numbers.at(one.kernel), static_cast<int>(w), one.begin - to.origin,
+                           one.end - to.origin});
+  }
 }
 
 // The loss is read behind steps of other programs, which have the same arena.

@@ -75,9 +75,10 @@ BufferPlaces constant_places(const Program& program) {
   return places;
 }
 
-Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
+Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables,
+                   bool is_prepared_later)
     : impl_(variables.device() != nullptr
-                ? make_gpu_executor(std::move(program), variables)
+                ? make_gpu_executor(std::move(program), variables, is_prepared_later)
                 : make_cpu_executor(std::move(program), std::move(workers), variables)) {}
 
 Executor::~Executor() = default;
@@ -119,8 +120,25 @@ void Executor::gather_input(int index, const DeviceTable& table, std::span<const
   impl_->gather_input(index, table, rows, step);
 }
 
+void Executor::prepare() {
+  impl_->prepare();
+}
+
+void Executor::begin_compile(const std::vector<const DeviceTable*>& tables) {
+  MESHTRAIN_CHECK(tables.size() == impl_->inputs.size());
+  impl_->begin_compile(tables);
+}
+
+void Executor::set_profile(StepProfile* profile) {
+  impl_->profile = profile;
+}
+
 void Executor::run(int steps) {
-  impl_->run(steps);
+  if (impl_->profile == nullptr) {
+    impl_->run(steps);
+  } else {
+    impl_->run_profiled(steps, *impl_->profile);
+  }
   impl_->last_steps[1] = std::exchange(impl_->last_steps[0], steps);
 }
 

@@ -15,6 +15,7 @@
 #include "comm/process_group.h"
 #include "exec/shard_map.h"
 #include "exec/step_memory.h"
+#include "exec/step_profile.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
 
@@ -95,7 +96,11 @@ class Executor {
   // the executor and hold the program's variables under the same indices. From a run's first input
   // to its end, no other program of the store may run. Throws RuntimeFailure (exit 4) when
   // allocation fails.
-  Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
+  // `is_prepared_later`: on a GPU the kernels of its constants compile on other threads until
+  // prepare(), which must precede everything else, computes the constants.
+  Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables,
+           bool is_prepared_later = false);
+  void prepare();
   ~Executor();
 
   const Program& program() const;
@@ -118,6 +123,12 @@ class Executor {
   // the next run.
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step = 0);
+  // On a GPU, begins to compile the kernels of the runs that take input i from tables[i], or from
+  // the host where it is null, and returns. The first such run waits for them alone.
+  void begin_compile(const std::vector<const DeviceTable*>& tables);
+  // Later runs add the times of their kernels to `profile`; null ends that. On a GPU each kernel
+  // then runs by itself, in order, and run() waits for it.
+  void set_profile(StepProfile* profile);
   // Enqueues the run on a GPU and may return before it completes. Reading a result waits.
   void run(int steps = 1);
   // Returns the whole tensor of an output (index into Program::outputs) of a step of the last run.

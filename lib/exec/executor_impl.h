@@ -16,7 +16,10 @@ struct Executor::Impl {
   virtual std::byte* input_data(int index, int step) = 0;  // called only when ShardMap::is_whole()
   virtual bool gathers() const { return false; }
   virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}
+  virtual void prepare() {}
+  virtual void begin_compile(const std::vector<const DeviceTable*>&) {}
   virtual void run(int steps) = 0;
+  virtual void run_profiled(int steps, StepProfile& to) = 0;
   virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 
   // Returns a whole output, gathered from the shards of this process and the others.
@@ -25,6 +28,7 @@ struct Executor::Impl {
   Program program;
   Processes processes;
   std::vector<ShardMap> inputs, outputs;
+  StepProfile* profile = nullptr;
   int last_steps[2] = {1, 1};  // of the last run and the one before
 };
 
@@ -49,6 +53,7 @@ BufferPlaces constant_places(const Program& program);
 std::unique_ptr<Executor::Impl> make_cpu_executor(Program program,
                                                   std::shared_ptr<WorkerPool> workers,
                                                   VariableStore& variables);
-std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables);
+std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables,
+                                                  bool is_prepared_later);
 
 }  // namespace meshtrain

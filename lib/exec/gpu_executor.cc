@@ -6,6 +6,7 @@
 // Small outputs are in slots, too, and are copied back after the run. The host waits only when it
 // reads a result, and results of the run before the last do not wait for the last.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -71,7 +72,7 @@ struct Prepared {
 
 class GpuExecutor final : public Executor::Impl {
  public:
-  GpuExecutor(Program p, VariableStore& variables);
+  GpuExecutor(Program p, VariableStore& variables, bool is_prepared_later);
   ~GpuExecutor() override;
 
   int max_steps() const override { return max_steps_; }
@@ -80,22 +81,25 @@ class GpuExecutor final : public Executor::Impl {
   std::byte* input_data(int index, int step) override;
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step) override;
-  void run(int steps) override;
+  void prepare() override;
+  void begin_compile(const Tables& tables) override;
+  void run(int steps) override { run_with(steps, nullptr); }
+  void run_profiled(int steps, StepProfile& to) override { run_with(steps, &to); }
   HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
   void place_buffers(VariableStore& variables);
   void make_slots();
   std::optional<HeartbeatMonitor::Announcement> announce_compiling() const;
-  void run_prologue();
   std::vector<gpu::Command> commands_of(KernelSpecs specs) const;
   // Waits until the slots of this half are free.
   void wait_for_slots();
   std::byte* place(int index, int step, const DeviceTable* table);
-  Prepared& prepared();
-  void add_gathers(BufferMemory& where, KernelSpecs& specs) const;
+  Prepared& prepared(const Tables& tables);
+  void add_gathers(const Tables& tables, BufferMemory& where, KernelSpecs& specs) const;
   void add_outputs(const BufferMemory& where, KernelSpecs& specs) const;
   gpu::Plan& plan(int steps);
+  void run_with(int steps, StepProfile* to);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
   std::shared_ptr<gpu::Device> device_;
@@ -111,18 +115,24 @@ class GpuExecutor final : public Executor::Impl {
   Tables tables_;  // of the run that is being fed
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
+  std::vector<gpu::Command> prologue_;  // until it was run
   std::map<Tables, Prepared> prepared_;
   std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
 };
 
-GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
+GpuExecutor::GpuExecutor(Program p, VariableStore& variables, bool is_prepared_later)
     : Impl(std::move(p), variables), device_(variables.device()), share_(variables.step_memory()) {
   place_buffers(variables);
   tables_.resize(program.inputs.size());
   for (std::unique_ptr<gpu::Event>& event : done_)
     event = device_->make_event();
   make_slots();
-  run_prologue();
+  prologue_ = commands_of(lower_steps(program, program.prologue, memory_));
+  if (is_prepared_later) {
+    device_->begin_compile(prologue_);
+  } else {
+    prepare();
+  }
 }
 
 GpuExecutor::~GpuExecutor() {
@@ -172,15 +182,14 @@ std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() 
   return processes.monitor->announce("compiling steps for the GPU", kMostCompiling);
 }
 
-void GpuExecutor::run_prologue() {
-  const auto announced = announce_compiling();
-  const std::vector<gpu::Command> commands =
-      commands_of(lower_steps(program, program.prologue, memory_));
-  if (commands.empty())
+void GpuExecutor::prepare() {
+  if (prologue_.empty())
     return;
-  const std::unique_ptr<gpu::Plan> once = device_->make_plan(commands, {}, 0, 1);
+  const auto announced = announce_compiling();
+  const std::unique_ptr<gpu::Plan> once = device_->make_plan(prologue_, {}, 0, 1);
   once->run();
   device_->synchronize();
+  prologue_.clear();
 }
 
 // Until the run that had this half before is done; all processes come here before each run. One
@@ -233,23 +242,23 @@ void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<co
 
 // Inputs that the host gives are read where they arrive; rows of tables are gathered to where the
 // input has its place in the arena.
-void GpuExecutor::add_gathers(BufferMemory& where, KernelSpecs& specs) const {
+void GpuExecutor::add_gathers(const Tables& tables, BufferMemory& where, KernelSpecs& specs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int b = program.inputs[i].buffer;
     const GpuSlots::Place& place = places_[i];
     std::byte* const small = small_->device_slot(0) + place.small;
-    if (tables_[i] == nullptr) {
+    if (tables[i] == nullptr) {
       where.bases[b] = place.large != kNone ? large_->device_slot(0) + place.large : small;
       continue;
     }
-    const int64_t row_bytes = tables_[i]->row_bytes();
+    const int64_t row_bytes = tables[i]->row_bytes();
     LookupShape shape;
     shape.dtype = row_bytes % 4 == 0 ? DType::kInt32 : DType::kUInt8;  // only moved
     shape.num_ids = place.rows;
-    shape.rows = shape.global_rows = tables_[i]->rows();
+    shape.rows = shape.global_rows = tables[i]->rows();
     shape.row_elements = row_bytes / static_cast<int64_t>(dtype_size(shape.dtype));
     specs.emplace_back(StepSpec{program.inputs[i].name});
-    specs.emplace_back(GatherRowsSpec{shape, tables_[i]->data(), small, where.bases[b]});
+    specs.emplace_back(GatherRowsSpec{shape, tables[i]->data(), small, where.bases[b]});
   }
 }
 
@@ -271,13 +280,19 @@ void GpuExecutor::add_outputs(const BufferMemory& where, KernelSpecs& specs) con
   }
 }
 
-Prepared& GpuExecutor::prepared() {
-  const auto [place, is_new] = prepared_.try_emplace(tables_);
+void GpuExecutor::begin_compile(const Tables& tables) {
+  const std::vector<gpu::Command>& commands = prepared(tables).commands;
+  const auto announced = announce_compiling();
+  device_->begin_compile(commands);
+}
+
+Prepared& GpuExecutor::prepared(const Tables& tables) {
+  const auto [place, is_new] = prepared_.try_emplace(tables);
   if (is_new) {
     const auto announced = announce_compiling();
     BufferMemory where = memory_;
     KernelSpecs specs;
-    add_gathers(where, specs);
+    add_gathers(tables, where, specs);
     for (KernelSpec& spec : lower_gpu_steps(program, where))
       specs.push_back(std::move(spec));
     add_outputs(where, specs);
@@ -287,7 +302,7 @@ Prepared& GpuExecutor::prepared() {
 }
 
 gpu::Plan& GpuExecutor::plan(int steps) {
-  Prepared& from = prepared();
+  Prepared& from = prepared(tables_);
   const int first = half_ * max_steps_;
   std::unique_ptr<gpu::Plan>& made = from.plans[{first, steps}];
   if (made == nullptr) {
@@ -312,7 +327,35 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
   }
 }
 
-void GpuExecutor::run(int steps) {
+namespace {
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Without times, of a device that cannot measure, the steps have no calls.
+void add_times(const std::vector<gpu::CallTime>& times, double begin, double end_of_all, int steps,
+               StepProfile& to) {
+  if (to.steps.empty())
+    to.origin = begin;
+  if (times.empty())
+    to.steps.push_back({begin - to.origin, end_of_all - to.origin, 1, to.events.size()});
+  if (to.threads.empty())
+    to.threads.push_back("GPU");
+  const size_t calls = times.size() / static_cast<size_t>(steps);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const gpu::CallTime& time = times[i];
+    const double start = begin - to.origin + time.begin, end = begin - to.origin + time.end;
+    if (i % calls == 0)
+      to.steps.push_back({start, end, 1, to.events.size()});
+    to.steps.back().end = end;
+    to.events.push_back({to.kernel(time.path, time.kind), 0, start, end});
+  }
+}
+
+}  // namespace
+
+void GpuExecutor::run_with(int steps, StepProfile* to) {
   MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
   gpu::Plan& planned = plan(steps);
   if (!inputs.empty())
@@ -323,7 +366,15 @@ void GpuExecutor::run(int steps) {
       break;
     }
   }
-  planned.run();
+  if (to == nullptr) {
+    planned.run();
+  } else {
+    device_->synchronize();
+    const double begin = steady_seconds();
+    const std::vector<gpu::CallTime> times = planned.run_timed();
+    device_->synchronize();
+    add_times(times, begin, steady_seconds(), steps, *to);
+  }
   if (results_ != nullptr)
     enqueue(*results_, steps, false);
   done_[half_]->record();
@@ -348,8 +399,9 @@ HostTensor GpuExecutor::output(int index, int step, int runs_ago) const {
 
 }  // namespace
 
-std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables) {
-  return std::make_unique<GpuExecutor>(std::move(program), variables);
+std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables,
+                                                  bool is_prepared_later) {
+  return std::make_unique<GpuExecutor>(std::move(program), variables, is_prepared_later);
 }
 
 }  // namespace meshtrain

@@ -79,6 +79,8 @@ class Optimizer {
   // count as an iteration.
   bool scales_loss() const { return !scale_name_.empty(); }
   ValueId scaled_loss(Builder& builder, ValueId loss, std::span<const ValueId> scalars) const;
+  // A gradient of that loss, or its norm, as one of the loss itself.
+  ValueId unscaled(Builder& builder, ValueId value, std::span<const ValueId> scalars) const;
 
   struct WeightUpdate {
     ValueId param = kNone, grad = kNone;  // grad kNone: the weight does not train

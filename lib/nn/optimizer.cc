@@ -228,6 +228,14 @@ ValueId Optimizer::scaled_loss(Builder& b, ValueId loss, std::span<const ValueId
   return config_.has("loss_scale_factor") ? b.mul(loss, config_.number("loss_scale_factor")) : loss;
 }
 
+ValueId Optimizer::unscaled(Builder& b, ValueId value, std::span<const ValueId> scalars) const {
+  if (scales_loss()) {
+    return b.div(value, b.cast(scalars[kScaleScalars - 1], b.dtype(value)));
+  }
+  return config_.has("loss_scale_factor") ? b.div(value, config_.number("loss_scale_factor"))
+                                          : value;
+}
+
 Optimizer::Result Optimizer::apply(Builder& builder, std::vector<WeightUpdate> weights, State state,
                                    ValueId rate, bool apply_now) const {
   const Builder::Scope scope = builder.scope(name_);

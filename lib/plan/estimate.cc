@@ -10,8 +10,7 @@ namespace meshtrain {
 namespace {
 
 // Work of one step of the program on one device; on virtual devices that of all of them.
-struct Work {
-  double flops = 0, bytes = 0;
+struct Work : StepWork {
   bool is_product = false;
   MatmulType type = MatmulType::kFloat32;
 };
@@ -79,26 +78,10 @@ class Estimator {
   }
 
   Work work_of(const ProgramStep& step) const {
-    Work work;
-    work.bytes = bytes(step.inputs) + bytes(step.outputs);
-    if (step.op->is_lookup) {
-      work.bytes += bytes(step.outputs) - bytes(step.inputs[0]);
+    Work work{step_work(input_.program, step, hardware_.is_virtual)};
+    if (work.flops == 0) {
+      return work;
     }
-    if (step.fused != kNone || !step.op->flops || step.inputs.empty()) {
-      return work;  // an operation or a few for each element: bytes decide
-    }
-    Node node;
-    node.op = step.op;
-    node.attrs = step.attrs;
-    std::vector<Shape> operands, results;
-    for (const int b : step.inputs) {
-      operands.push_back(buffer(b).shape);
-    }
-    for (const int b : step.outputs) {
-      results.push_back(buffer(b).shape);
-    }
-    const int64_t shards = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
-    work.flops = step.op->flops(node, operands, results) * static_cast<double>(shards);
     work.is_product = step.op->is_product;
     work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype,
                                               input_.allow_tf32 && !hardware_.is_virtual)
@@ -350,6 +333,41 @@ class Estimator {
 };
 
 }  // namespace
+
+StepWork step_work(const Program& program, const ProgramStep& step, bool all_shards) {
+  const auto buffer = [&](int b) -> const Buffer& {
+    return program.buffers[static_cast<size_t>(b)];
+  };
+  const auto bytes = [&](const std::vector<int>& buffers) {
+    double total = 0;
+    for (const int b : buffers) {
+      const int64_t shards = all_shards ? buffer(b).num_shards : 1;
+      total += static_cast<double>(buffer(b).shard_bytes * shards);
+    }
+    return total;
+  };
+  StepWork work;
+  work.bytes = bytes(step.inputs) + bytes(step.outputs);
+  if (step.op->is_lookup) {
+    work.bytes += bytes(step.outputs) - bytes({step.inputs[0]});
+  }
+  if (step.fused != kNone || !step.op->flops || step.inputs.empty()) {
+    return work;  // an operation or a few for each element: bytes decide
+  }
+  Node node;
+  node.op = step.op;
+  node.attrs = step.attrs;
+  std::vector<Shape> operands, results;
+  for (const int b : step.inputs) {
+    operands.push_back(buffer(b).shape);
+  }
+  for (const int b : step.outputs) {
+    results.push_back(buffer(b).shape);
+  }
+  const int64_t shards = all_shards ? program.part.num_shards(step.axes) : 1;
+  work.flops = step.op->flops(node, operands, results) * static_cast<double>(shards);
+  return work;
+}
 
 Estimate estimate_step(const EstimateInput& input, const Hardware& hardware) {
   return Estimator(input, hardware).run();

@@ -60,6 +60,13 @@ struct Estimate {
   std::vector<std::string> notes;
 };
 
+// What a step of a program computes and moves: bytes read and written, and the operations of those
+// whose op counts them. `all_shards`: of all shards of this process, else of one device.
+struct StepWork {
+  double flops = 0, bytes = 0;
+};
+StepWork step_work(const Program& program, const ProgramStep& step, bool all_shards);
+
 struct EstimateInput {
   const Program& program;
   const DeviceMesh& mesh;

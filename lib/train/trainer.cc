@@ -19,6 +19,11 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder == Remainder::kDrop);
   BatchReader batches(train, runner_.cache_on_device(train) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.local_rows(true, size); });
+  runner_.begin_compile(train, true);
+  if (validation != nullptr) {
+    runner_.cache_on_device(*validation);
+    runner_.begin_compile(*validation, false);
+  }
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   in_flight_ = 0;
   coordinator_->poll(Coordinator::Pace::kNow);  // hooks begin at rank 0's time

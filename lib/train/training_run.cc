@@ -30,6 +30,7 @@
 #include "train/load_weights.h"
 #include "train/loss_watch.h"
 #include "train/portable_config.h"
+#include "train/profile_hook.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -128,7 +129,9 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
 struct TrainingRun::Parts {
   Engine& engine;
   const RunData& data;
+  const PlanSummary& plan;
   RunDir& run;
+  Console& console;
   CallbackList& callbacks;
   Expectations& expectations;
   RunWriter& record;
@@ -160,7 +163,8 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
   Checkpointer checkpointer(*engine, config_, checkpointer_options(target, run, callbacks, record));
   Expectations expectations(config_.expect);
-  const Parts parts{*engine, data, run, callbacks, expectations, record, checkpointer};
+  const Parts parts{*engine,   data,         plan,   run,         console,
+                    callbacks, expectations, record, checkpointer};
   begin_or_resume(parts, target);
   started = true;
   coordinator_.on_rank_zero("writing the run's files", [&] {
@@ -230,6 +234,12 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   }
   trainer.add_hook(watch);
   trainer.add_hook(parts.expectations);
+  std::optional<ProfileHook> profile;
+  if (parts.engine.profile() != nullptr) {
+    trainer.add_hook(
+        profile.emplace(parts.engine, parts.plan, parts.run, coordinator_.is_first(),
+                        [&parts](const std::string& text) { parts.console.print(text); }));
+  }
   std::optional<ReplayStopper> stopper;
   if (stop) {
     trainer.add_hook(stopper.emplace(parts.checkpointer, *stop));

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <regex>
+#include <set>
 
 #include "base/json.h"
 #include "example.h"
@@ -333,6 +334,80 @@ TEST_CASE("a config that says what it expects: the run is complete and its exit 
   result = with("{logs: {loss: 0.5}}");
   CHECK(result.exit_code == 2);
   CHECK(contains(result.err, "`loss` of `expect` is no bound: `0.5`"));
+}
+
+TEST_CASE("train --profile N measures N steps by layer, in a trace, the report and the terminal") {
+  const ExampleFolder folder;
+  REQUIRE(
+      meshtrain({"train", "small.yaml", "-o", "plain", "fit.epochs=4"}, folder.path()).exit_code ==
+      0);
+  CHECK(!fs::exists(folder.file("plain/profile")));
+  for (const char* flag : {"--profile", "--profile-steps"}) {
+    CAPTURE(flag);
+    const std::string run = std::string("run") + flag;
+    const Result result =
+        meshtrain({"train", "small.yaml", "-o", run, "fit.epochs=4", flag, "4", "--threads", "2"},
+                  folder.path());
+    CHECK(result.exit_code == 0);
+    CHECK_MESSAGE(contains(result.out, "profile   4 steps, "), result.out);
+    CHECK(contains(result.out, "memory    host "));
+    CHECK(folder.read(run + "/weights.safetensors") == folder.read("plain/weights.safetensors"));
+
+    const Json profile = parse_json(folder.read(run + "/profile/profile.json"));
+    CHECK(profile.at("steps") == 4);
+    double share =
+        profile.at("between_kernels_ms").get<double>() / profile.at("ms_per_step").get<double>();
+    std::set<std::string> layers, kinds;
+    for (const Json& kernel : profile.at("kernels")) {
+      share += kernel.at("share").get<double>();
+      const std::string layer = kernel.at("layer");
+      layers.insert(layer.substr(0, layer.find('/')));
+      kinds.insert(kernel.at("kind").get<std::string>());
+      CHECK(kernel.at("calls_per_step").get<double>() > 0);
+    }
+    CHECK(share == doctest::Approx(1).epsilon(1e-6));
+    CHECK(layers.contains("d1"));
+    CHECK(layers.contains("d2"));
+    CHECK(kinds.contains("all_reduce"));
+    CHECK(profile.at("memory").at("host_peak").get<int64_t>() > 1 << 20);
+    CHECK(profile.at("memory").at("devices") == 4);
+
+    const Json trace = parse_json(folder.read(run + "/profile/trace.json"));
+    int steps = 0;
+    std::set<std::string> threads;
+    for (const Json& event : trace.at("traceEvents")) {
+      if (event.at("ph") == "M") {
+        threads.insert(event.at("args").at("name").get<std::string>());
+        continue;
+      }
+      CHECK(event.at("dur").get<double>() >= 0);
+      CHECK(event.at("ts").get<double>() >= 0);
+      steps += event.at("cat") == "step" ? 1 : 0;
+    }
+    CHECK(steps == 4);
+    CHECK(threads == std::set<std::string>{"rank 0", "worker 0", "worker 1"});
+    CHECK(contains(folder.read(run + "/report.html"), "<h2>Profile</h2>"));
+  }
+}
+
+TEST_CASE("a profile that cannot be is refused, one of a short run says so") {
+  const ExampleFolder folder;
+  const auto check = [&](const std::vector<std::string>& words, int exit_code,
+                         const std::string& text) {
+    std::vector<std::string> args = {"train", "small.yaml", "-o", "run"};
+    args.insert(args.end(), words.begin(), words.end());
+    const Result result = meshtrain(args, folder.path());
+    CHECK(result.exit_code == exit_code);
+    CHECK_MESSAGE(contains(result.out + result.err, text), result.out, result.err);
+  };
+  check({"--profile", "0"}, 2,
+        "error[E140]: --profile 0 must be a number of steps from 1 to 10000");
+  check({"--profile", "99999999999999999999"}, 2, "must be a number of steps from 1 to 10000");
+  check({"--profile", "20x"}, 2, "error[E140]: there is no profile `20x`");
+  check({"--profile", "3", "--profile-steps", "4"}, 2, "both say how many steps");
+  check({"--profile-steps", "0"}, 2, "--profile-steps");
+  check({"--profile", "3", "fit.epochs=1"}, 0, "nothing measured: the first 5 steps are not");
+  CHECK(!fs::exists(folder.file("run/profile")));
 }
 
 }  // namespace

@@ -16,8 +16,18 @@ void CpuLowering::lower(KernelSpecs specs) {
 
 void CpuLowering::make(const StepSpec& spec) {
   path_ = spec.path;
+  steps_.emplace_back(kernels_.size(), spec.path);
   names_.clear();
   scratch_.begin_step();
+}
+
+std::vector<std::string> CpuLowering::paths() const {
+  std::vector<std::string> result(kernels_.size());
+  for (const auto& [first, path] : steps_) {
+    for (size_t k = first; k < result.size(); ++k)
+      result[k] = path;
+  }
+  return result;
 }
 
 void CpuLowering::make(const ScratchSpec& spec) {

@@ -22,6 +22,8 @@ class CpuLowering {
       : scratch_(scratch), make_collective_(std::move(make_collective)) {}
   void lower(KernelSpecs specs);
   KernelList take() { return std::move(kernels_); }
+  // The path of the step of each kernel so far; before take().
+  std::vector<std::string> paths() const;
 
  private:
   void make(const StepSpec& spec);
@@ -41,6 +43,7 @@ class CpuLowering {
   ScratchNames names_;
   std::string path_;  // of the step
   KernelList kernels_;
+  std::vector<std::pair<size_t, std::string>> steps_;  // first kernel and path
   size_t group_begin_ = 0;
   bool in_group_ = false;
   KernelList before_, after_;  // conversions around the members of a group, or the next kernel

@@ -66,6 +66,7 @@ class CudaDevice final : public gpu::Device {
   void download(void* to, const std::byte* from, int64_t bytes) override;
   void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) override;
+  void begin_compile(const std::vector<gpu::Command>& commands) override;
   std::unique_ptr<gpu::Plan> make_plan(const std::vector<gpu::Command>& commands,
                                        const std::vector<gpu::Window>& windows, int first,
                                        int steps) override;
@@ -232,6 +233,11 @@ void CudaDevice::enqueue_upload(std::byte* to, const std::byte* from, int64_t by
 void CudaDevice::enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) {
   begin_work();
   copy_down(to, from, bytes);
+}
+
+void CudaDevice::begin_compile(const std::vector<gpu::Command>& commands) {
+  begin_work();
+  planner_->begin_compile(commands);
 }
 
 std::unique_ptr<gpu::Plan> CudaDevice::make_plan(const std::vector<gpu::Command>& commands,

@@ -11,6 +11,19 @@ namespace {
 
 constexpr unsigned kSharedByDefault = 48 * 1024;  // more must be asked for
 
+// What machine_code() reads of a device, which other threads must not read while it works.
+Core compiler_view(const Core& core) {
+  Core view;
+  view.index = core.index;
+  view.name = core.name;
+  view.compute = core.compute;
+  return view;
+}
+
+std::string key_of(const std::string& text) {
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
 }  // namespace
 
 std::string machine_code(const Core& core, const Cache& cache, const std::string& text) {
@@ -67,11 +80,28 @@ CUfunction Module::kernel(const std::string& name, unsigned shared_bytes,
   return kernel;
 }
 
+Modules::Modules(const Core& core, const Cache& cache)
+    : core_(core),
+      cache_(cache),
+      queue_([view = compiler_view(core), &cache](const std::string& text) {
+        return machine_code(view, cache, text);
+      }) {}
+
+void Modules::begin(const std::string& text) {
+  const std::string key = key_of(text);
+  if (!modules_.contains(key))
+    queue_.add(key, text);
+}
+
 const Module& Modules::load(const std::string& text) {
-  std::unique_ptr<Module>& module = modules_[checksum128(std::as_bytes(std::span(text)))];
-  if (module == nullptr)
-    module = std::make_unique<Module>(core_, machine_code(core_, cache_, text));
-  return *module;
+  const std::string key = key_of(text);
+  const auto known = modules_.find(key);
+  if (known != modules_.end())
+    return *known->second;
+  std::optional<std::string> code = queue_.take(key);
+  if (!code)
+    code = machine_code(core_, cache_, text);
+  return *modules_.emplace(key, std::make_unique<Module>(core_, *code)).first->second;
 }
 
 }  // namespace meshtrain::cuda

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/cache.h"
+#include "backend/cuda/compile_queue.h"
 #include "backend/cuda/core.h"
 
 namespace meshtrain::cuda {
@@ -33,13 +34,17 @@ class Module {
 // One Module for every text.
 class Modules {
  public:
-  Modules(const Core& core, const Cache& cache) : core_(core), cache_(cache) {}
+  Modules(const Core& core, const Cache& cache);
+  // Begins to compile a text that load() will be given, on another thread, and returns.
+  void begin(const std::string& text);
+  // Waits for this text alone. Throws RuntimeFailure (exit 4) with the compiler's message.
   const Module& load(const std::string& text);
 
  private:
   const Core& core_;
   const Cache& cache_;
   std::map<std::string, std::unique_ptr<Module>> modules_;  // by checksum of the text
+  CompileQueue queue_;                                      // by the same
 };
 
 }  // namespace meshtrain::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/cuda/timed_run.h"
 #include "base/checksum.h"
 #include "base/error.h"
 
@@ -49,6 +50,10 @@ class StreamPlan final : public gpu::Plan {
       if (last > waited)
         hand_over(arrived_, core_.messages, core_.work);
     }
+  }
+
+  std::vector<gpu::CallTime> run_timed() override {
+    return cuda::run_timed(core_, *prepared_, windows_, first_, steps_);
   }
 
  private:
@@ -178,13 +183,17 @@ class GraphBuilder {
 
 class GraphPlan final : public gpu::Plan {
  public:
-  GraphPlan(Core& core, std::shared_ptr<const Prepared> prepared,
-            std::span<const gpu::Window> windows, int first, int steps)
-      : core_(core), prepared_(std::move(prepared)), steps_(steps) {
+  GraphPlan(Core& core, std::shared_ptr<const Prepared> prepared, std::vector<gpu::Window> windows,
+            int first, int steps)
+      : core_(core),
+        prepared_(std::move(prepared)),
+        windows_(std::move(windows)),
+        first_(first),
+        steps_(steps) {
     GraphBuilder builder(core);
     Nodes before;
     for (int step = first; step < first + steps; ++step)
-      before = builder.add_step(*prepared_, Shift(windows, step), before);
+      before = builder.add_step(*prepared_, Shift(windows_, step), before);
     graph_ = builder.instantiate();
     const CUresult status = driver().cuGraphUpload(graph_, core.work);
     if (status != CUDA_SUCCESS) {
@@ -208,23 +217,50 @@ class GraphPlan final : public gpu::Plan {
     core_.check(driver().cuGraphLaunch(graph_, core_.work), "cuGraphLaunch");
   }
 
+  std::vector<gpu::CallTime> run_timed() override {
+    return cuda::run_timed(core_, *prepared_, windows_, first_, steps_);
+  }
+
  private:
   Core& core_;
   std::shared_ptr<const Prepared> prepared_;
-  int steps_;
+  std::vector<gpu::Window> windows_;
+  int first_, steps_;
   CUgraphExec graph_ = nullptr;
 };
 
 }  // namespace
 
+namespace {
+
+std::string key_of(const std::vector<gpu::Command>& commands) {
+  const std::string text = fingerprint(commands);
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+void Planner::begin_compile(const std::vector<gpu::Command>& commands) {
+  const std::string key = key_of(commands);
+  if (commands.empty() || begun_.contains(key) || !prepared_[key].expired())
+    return;
+  auto prepared = std::make_unique<Prepared>(makers_, commands);
+  prepared->begin_compile();
+  begun_.emplace(key, std::move(prepared));
+}
+
 std::unique_ptr<gpu::Plan> Planner::make(const std::vector<gpu::Command>& commands,
                                          const std::vector<gpu::Window>& windows, int first,
                                          int steps) {
-  const std::string text = fingerprint(commands);
-  std::weak_ptr<const Prepared>& known = prepared_[checksum128(std::as_bytes(std::span(text)))];
+  const std::string key = key_of(commands);
+  std::weak_ptr<const Prepared>& known = prepared_[key];
   std::shared_ptr<const Prepared> prepared = known.lock();
-  if (prepared == nullptr)
-    known = prepared = std::make_shared<const Prepared>(makers_, commands);
+  if (prepared == nullptr) {
+    const auto begun = begun_.extract(key);
+    auto made = begun ? std::move(begun.mapped()) : std::make_unique<Prepared>(makers_, commands);
+    made->finish();
+    known = prepared = std::move(made);
+  }
   Core& core = makers_.core;
   if (!core.options.use_graph)
     return std::make_unique<StreamPlan>(core, std::move(prepared), windows, first, steps);

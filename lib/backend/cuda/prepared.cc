@@ -65,17 +65,31 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     const bool has_kernels = std::any_of(calls_.begin(), calls_.end(), [](const gpu::Call& call) {
       return std::holds_alternative<gpu::KernelCall>(call.what);
     });
-    const Module* const module = has_kernels ? &makers.modules.load(joined.module) : nullptr;
-    for (const gpu::Call& call : calls_) {
-      const PathScope scope(core, call.path);
-      ready_.push_back(make_ready(call, module));
-    }
-    find_workspaces(module);
+    if (has_kernels)
+      module_ = std::move(joined.module);
   } catch (...) {
     for (std::byte* data : memory_)
       free_memory(data);
     throw;
   }
+}
+
+void Prepared::begin_compile() const {
+  if (!module_.empty())
+    makers_.modules.begin(module_);
+}
+
+void Prepared::finish() {
+  if (is_finished_)
+    return;
+  const Module* const module = module_.empty() ? nullptr : &makers_.modules.load(module_);
+  for (const gpu::Call& call : calls_) {
+    const PathScope scope(makers_.core, call.path);
+    ready_.push_back(make_ready(call, module));
+  }
+  find_workspaces(module);
+  module_ = {};
+  is_finished_ = true;
 }
 
 Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module) {

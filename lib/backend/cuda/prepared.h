@@ -52,14 +52,21 @@ class Shift {
 
 class Prepared {
  public:
+  // Merges the commands. finish() follows before anything else.
   Prepared(Makers& makers, const std::vector<gpu::Command>& commands);
   ~Prepared();
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 
+  // Begins to compile the kernels on other threads.
+  void begin_compile() const;
+  // Waits for the kernels, and makes every call ready. Does nothing the second time.
+  void finish();
+
   size_t num_calls() const { return calls_.size(); }
   // Earlier calls that must have ended when a call begins.
   const std::vector<int>& after(size_t call) const { return after_[call]; }
+  const gpu::Call& call(size_t index) const { return calls_[index]; }
   bool communicates(size_t call) const { return gpu::communicates(calls_[call].what); }
   const gpu::Traffic& traffic() const { return traffic_; }
   // Calls that no other one waits for.
@@ -81,6 +88,8 @@ class Prepared {
   Makers& makers_;
   gpu::Traffic traffic_;
   std::vector<std::byte*> memory_;  // of turned filters
+  std::string module_;              // text of the kernels; "" without kernels, and once finished
+  bool is_finished_ = false;
   std::vector<gpu::Call> calls_;
   std::vector<Ready> ready_;
   std::vector<std::vector<int>> after_;

@@ -51,12 +51,25 @@ struct Window {
   int64_t stride = 0;  // a multiple of 256
 };
 
+// When a call of a plan ran, in seconds since the plan's first call began.
+struct CallTime {
+  std::string path;  // of the steps that it computes
+  std::string kind;  // "matmul", "conv", "all_reduce", ...; "" for a generated kernel
+  double begin = 0, end = 0;
+};
+
 // Commands that are compiled and ready to run repeatedly.
 class Plan {
  public:
   virtual ~Plan() = default;
   // Enqueues the whole plan and returns.
   virtual void run() = 0;
+  // Runs the calls one after the other, in order, measures each with events, and waits for the
+  // last. Empty where a device cannot measure.
+  virtual std::vector<CallTime> run_timed() {
+    run();
+    return {};
+  }
 };
 
 // Page-locked host memory: the device copies from and to it asynchronously.
@@ -94,6 +107,11 @@ class Device {
   virtual void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   virtual void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
+  // Begins to compile the code that make_plan() needs for these commands, on other threads, and
+  // returns. make_plan() waits for its own code and throws what the compiler reported. The memory
+  // must outlive the device or the plan.
+  virtual void begin_compile(const std::vector<Command>& /*commands*/) {}
+
   // Returns a plan that runs the commands `steps` times, for the steps first, first + 1, ... of the
   // windows. Addresses within a window are moved to the slot of the step. Plans of the same
   // commands share compiled code. The memory must outlive the plan.
@@ -129,7 +147,7 @@ class Runtime {
 // The name and the type of the only symbol that the library exports. Returns null unless `abi` is
 // kAbi, that is, when the library was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 6;
+constexpr int kAbi = 7;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

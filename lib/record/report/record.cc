@@ -198,6 +198,7 @@ RunRecord read_run_record(const std::string& folder) {
   out.config = text_of(folder + "/config.yaml");
   out.resolved_config = text_of(folder + "/config.resolved.yaml");
   out.plan = json_of(folder + "/plan.json");
+  out.profile = json_of(folder + "/profile/profile.json");
   out.meta = json_of(folder + "/meta.json");
   return out;
 }

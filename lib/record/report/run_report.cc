@@ -95,7 +95,8 @@ std::string page_html(const std::string& title, const std::string& content) {
 std::string report_html(const RunRecord& record) {
   std::string out;
   for (const auto part : {header_section, curves_section, timeline_section, mesh_section,
-                          memory_section, layout_section, traffic_section, epochs_section,
+                          memory_section, layout_section, traffic_section, profile_section,
+                          epochs_section,
                           changes_section, warnings_section, config_section}) {
     out += part(record);
   }

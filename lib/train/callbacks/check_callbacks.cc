@@ -16,14 +16,17 @@ class Checker {
  public:
   Checker(const Setup& setup, bool validates, Diagnostics& diagnostics)
       : setup_(setup), diagnostics_(diagnostics) {
+    std::vector<std::string> of_validation;
     for (const TrackedMetric& tracked : setup.graphs().metrics()) {
       running_.push_back(tracked.metric.name);
+      if (validates && !tracked.only_training) {
+        of_validation.push_back("val_" + tracked.metric.name);
+      }
     }
     std::sort(running_.begin(), running_.end());
+    std::sort(of_validation.begin(), of_validation.end());
     logs_ = running_;
-    for (size_t i = 0; validates && i < running_.size(); ++i) {
-      logs_.push_back("val_" + running_[i]);
-    }
+    logs_.insert(logs_.end(), of_validation.begin(), of_validation.end());
   }
 
   void check(const ConfigObject& callback) {

@@ -35,6 +35,15 @@ MESHTRAIN_FAKE_API void fail_named_call(const std::string& name, int64_t skipped
 MESHTRAIN_FAKE_API void fail_allocation(int64_t number);
 // Allocations since the last fail_allocation() or clear_faults().
 MESHTRAIN_FAKE_API int64_t num_allocations();
+// Every compilation waits until so many have begun; 0: none waits. Waiting for half a minute is a
+// problem.
+MESHTRAIN_FAKE_API void hold_compilations(int together);
+// Compilations of texts with this word wait until the word changes; "": none waits.
+MESHTRAIN_FAKE_API void hold_compilation_of(const std::string& word);
+// Texts with this word do not compile; "": all do.
+MESHTRAIN_FAKE_API void refuse_compilation_of(const std::string& word);
+// Compilations that have begun so far.
+MESHTRAIN_FAKE_API int64_t num_compilations();
 // Nothing fails any more; a device that failed works again.
 MESHTRAIN_FAKE_API void clear_faults();
 

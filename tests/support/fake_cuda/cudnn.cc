@@ -177,7 +177,7 @@ extern "C" MESHTRAIN_FAKE_API size_t cudnnGetVersion() {
   return 91900;
 }
 extern "C" MESHTRAIN_FAKE_API size_t cudnnGetCudartVersion() {
-  return 13000;
+  return static_cast<size_t>(number_of("MESHTRAIN_EMULATOR_CUDART", 13000));
 }
 extern "C" MESHTRAIN_FAKE_API const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM"

@@ -69,6 +69,7 @@ MESHTRAIN_FAKE nvrtcDestroyProgram(nvrtcProgram* program) {
 }
 // "#error" does not compile; all other mistakes are found when the code is loaded.
 MESHTRAIN_FAKE nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
+  const bool is_refused = begin_compilation(program->text);
   return answer("nvrtcCompileProgram", [&] {
     const std::string prefix = "--gpu-architecture=";
     for (int i = 0; i < count; ++i) {
@@ -77,7 +78,7 @@ MESHTRAIN_FAKE nvrtcCompileProgram(nvrtcProgram program, int count, const char* 
     }
     if (program->code.empty())
       refuse(CUDA_ERROR_INVALID_VALUE, "no architecture");
-    if (program->text.find("\n#error") != std::string::npos) {
+    if (is_refused || program->text.find("\n#error") != std::string::npos) {
       program->log = "meshtrain.cu: error: #error";
       throw Failure{CUDA_ERROR_INVALID_PTX};
     }

@@ -6,6 +6,12 @@
 #include <cstdlib>
 
 namespace meshtrain::fake_cuda {
+
+int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr || *text == '\0' ? otherwise : std::atoi(text);
+}
+
 namespace {
 
 struct Faults {
@@ -24,11 +30,6 @@ constexpr int kMostDevices = 8;
 constexpr CUresult kBroken = CUDA_ERROR_ILLEGAL_ADDRESS;
 
 thread_local Device* current = nullptr;
-
-int number_of(const char* variable, int otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr || *text == '\0' ? otherwise : std::atoi(text);
-}
 
 int64_t device_bytes() {
   const char* const text = std::getenv("MESHTRAIN_EMULATOR_BYTES");

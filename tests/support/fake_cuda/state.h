@@ -178,6 +178,8 @@ struct State {
   bool has_aborted = false;  // a communicator of this process
 };
 MESHTRAIN_FAKE_API State& state();
+// A number of the environment.
+MESHTRAIN_FAKE_API int number_of(const char* variable, int otherwise);
 // $MESHTRAIN_EMULATOR_GPUS, which tests may change: so many of the state's devices can be used.
 MESHTRAIN_FAKE_API int device_count();
 
@@ -191,6 +193,8 @@ MESHTRAIN_FAKE_API void check_range(const Device& device, const void* begin, siz
                                     const std::string& what);
 
 // $MESHTRAIN_EMULATOR_SEED, and a number that depends on it and is new with every call.
+// Waits for as long as tests hold this compilation, with no lock; returns whether they refuse it.
+MESHTRAIN_FAKE_API bool begin_compilation(const std::string& text);
 MESHTRAIN_FAKE_API uint64_t seed();
 MESHTRAIN_FAKE_API uint64_t draw();
 

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 
 #include "support/engine_case.h"
 #include "support/golden_json.h"
@@ -161,4 +163,128 @@ TEST_CASE("loss scale: steps that overflow change nothing but the scale until it
   const double final_scale = engine.read_variable("loss_scale_optimizer/dynamic_scale").at(0);
   CHECK(final_scale == std::ldexp(scale, -static_cast<int>(skipped)));
   CHECK(std::isfinite(engine.read_variable("d1/kernel").at(0)));
+}
+
+namespace {
+
+constexpr const char* kNormModel = R"(
+dtype_policy: float64
+seed: 5
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [1, 1], axis_names: [data, model]}
+  layout_map: {d1/kernel: [null, model], d2/kernel: [model, null]}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 8, activation: tanh}
+    - Dense: {name: d2, units: 3}
+compile: {loss: mse, optimizer: {SGD: {learning_rate: 0.1, momentum: 0.9, global_clipnorm: 0.05}}}
+fit: {batch_size: 8}
+)";
+
+// Euclidean, over all weights; of the difference where there are others.
+double norm_of(const std::map<std::string, HostTensor>& weights,
+               const std::map<std::string, HostTensor>* others = nullptr) {
+  double sum = 0;
+  for (const auto& [path, weight] : weights) {
+    for (int64_t i = 0; i < weight.size(); ++i) {
+      const double value = weight.at(i) - (others == nullptr ? 0 : others->at(path).at(i));
+      sum += value * value;
+    }
+  }
+  return std::sqrt(sum);
+}
+
+struct NormRun {
+  std::vector<double> losses;
+  std::map<std::string, HostTensor> weights;
+  Logs logs;
+  double weight_norm = 0, update_ratio = 0;  // means of the steps, from the weights themselves
+  bool has_validation = false;               // logs of a test have norms
+  double first_change = 0;                   // norm of the first step
+};
+
+const double* log_named(const Logs& logs, std::string_view name) {
+  for (const auto& [log, value] : logs) {
+    if (log == name) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+NormRun run_with_norms(const std::vector<std::string>& overrides, int steps = 3) {
+  const Config config = config_from(kNormModel, overrides);
+  const Dataset data = dataset_of(signed_tensor(1, {24, 6}), signed_tensor(2, {24, 3}));
+  Engine engine(config, data_spec(data), {});
+  const auto weights = [&] {
+    std::map<std::string, HostTensor> all;
+    for (const std::string& path : engine.weight_paths()) {
+      all.emplace(path, engine.read_variable(path));
+    }
+    return all;
+  };
+  NormRun run;
+  run.weights = weights();
+  for (int step = 0; step < steps; ++step) {
+    engine.train_step({&data, rows_of_step(step, 8, 24)});
+    run.losses.push_back(engine.last_loss());
+    std::map<std::string, HostTensor> after = weights();
+    run.first_change = step == 0 ? norm_of(after, &run.weights) : run.first_change;
+    run.weight_norm += norm_of(run.weights) / steps;
+    run.update_ratio += norm_of(after, &run.weights) / norm_of(run.weights) / steps;
+    run.weights = std::move(after);
+  }
+  run.logs = engine.logs();
+  engine.reset_metrics();
+  engine.test_step({&data, rows_of_step(0, 8, 24)});
+  run.has_validation = log_named(engine.logs(), "gradient_norm") != nullptr;
+  return run;
+}
+
+double logged(const NormRun& run, const std::string& name) {
+  const double* const value = log_named(run.logs, name);
+  return value == nullptr ? -1 : *value;
+}
+
+}  // namespace
+
+TEST_CASE("logged norms are those of the weights, alike on every mesh, and change no bit") {
+  const NormRun one = run_with_norms({"run.log_norms=true"});
+  CHECK(!one.has_validation);
+  CHECK(logged(one, "weight_norm") == doctest::Approx(one.weight_norm).epsilon(1e-12));
+  CHECK(logged(one, "update_ratio") == doctest::Approx(one.update_ratio).epsilon(1e-12));
+  CHECK(logged(one, "gradient_norm") > 0.05);  // before the clipping
+  // Plain gradient descent moves by the rate times the gradient; a scaled loss has the same one.
+  for (const char* optimizer :
+       {"{SGD: {learning_rate: 0.1}}", "{SGD: {learning_rate: 0.1, loss_scale_factor: 3}}",
+        "{LossScaleOptimizer: {inner_optimizer: {SGD: {learning_rate: 0.1}}, initial_scale: "
+        "1024}}"}) {
+    CAPTURE(optimizer);
+    const NormRun plain =
+        run_with_norms({"run.log_norms=true", std::string("compile.optimizer=") + optimizer}, 1);
+    CHECK(logged(plain, "gradient_norm") ==
+          doctest::Approx(plain.first_change / 0.1).epsilon(1e-12));
+  }
+  for (const auto& [shape, zero] :
+       {std::pair{"1,1", "0"}, {"2,1", "0"}, {"2,2", "0"}, {"4,1", "2"}, {"2,4", "3"}}) {
+    CAPTURE(shape);
+    std::vector<std::string> words = {std::string("distribution.device_mesh.shape=") + shape,
+                                      std::string("distribution.zero=") + zero};
+    const NormRun off = run_with_norms(words);
+    CHECK(logged(off, "gradient_norm") == -1);
+    words.emplace_back("run.log_norms=true");
+    const NormRun on = run_with_norms(words);
+    CHECK(on.losses == off.losses);
+    for (const auto& [path, weight] : on.weights) {
+      CAPTURE(path);
+      CHECK(std::memcmp(weight.bytes(), off.weights.at(path).bytes(), weight.num_bytes()) == 0);
+    }
+    for (const char* name : {"gradient_norm", "weight_norm", "update_ratio"}) {
+      CAPTURE(name);
+      CHECK(logged(on, name) == doctest::Approx(logged(one, name)).epsilon(1e-9));
+    }
+  }
 }

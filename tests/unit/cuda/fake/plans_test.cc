@@ -86,6 +86,40 @@ TEST_CASE("plans compute the same as graphs and as single calls in every order")
   set_order(0);
 }
 
+TEST_CASE("a measured plan computes the same, and its calls follow each other") {
+  for (const bool use_graph : {false, true}) {
+    CAPTURE(use_graph);
+    {
+      gpu::DeviceOptions options;
+      options.use_graph = use_graph;
+      const auto device = open_fake_gpu(options);
+      const Arrays arrays(*device);
+      const std::vector<float> ones(kCount, 1);
+      device->upload(arrays.x, ones.data(), kCount * 4);
+      device->upload(arrays.y, ones.data(), kCount * 4);
+      const auto plan = device->make_plan(sum_commands(arrays), {}, 0, 2);
+      plan->run();
+      CHECK(read(*device, arrays.sum) == 3 * kCount);
+      const std::vector<gpu::CallTime> times = plan->run_timed();
+      CHECK(read(*device, arrays.sum) == 5 * kCount);
+      REQUIRE(times.size() >= 2);
+      CHECK(times.size() % 2 == 0);
+      double before = 0;
+      for (size_t i = 0; i < times.size(); ++i) {
+        CAPTURE(i);
+        CHECK(times[i].begin == before);
+        CHECK(times[i].end >= times[i].begin);
+        CHECK(times[i].path == times[i % (times.size() / 2)].path);
+        CHECK(times[i].kind == "");
+        before = times[i].end;
+      }
+      plan->run();
+      CHECK(read(*device, arrays.sum) == 7 * kCount);
+    }
+    check_clean();
+  }
+}
+
 TEST_CASE("a device tells what is free before a run opens it") {
   const gpu::DeviceInfo info = fake_runtime()->info(1);
   CHECK(info.total_bytes == int64_t{16} << 30);

@@ -120,6 +120,35 @@ fit: {batch_size: 32}
   CHECK(are_equal);
 }
 
+TEST_CASE("train --profile measures the calls of a GPU and trains to the same weights") {
+  fake_runtime();
+  const TempFolder folder;
+  folder.write("dense.yaml", R"(
+data:
+  train: {source: random, samples: 256, shape: [64], classes: 10}
+model:
+  layers:
+    - Input: {shape: [64]}
+    - Dense: {name: d1, units: 128, activation: relu}
+    - Dense: {name: d2, units: 10}
+compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 16}
+)");
+  const std::string train = "train dense.yaml --devices gpu:0 --epochs 2 ";
+  REQUIRE(run_program(folder, train + "-o plain") == 0);
+  REQUIRE(run_program(folder, train + "-o measured --profile 6") == 0);
+  constexpr uint64_t kMost = uint64_t{1} << 22;
+  const auto read = [&](const std::string& name) { return read_file(folder.file(name), kMost); };
+  const bool are_equal = read("measured/weights.safetensors") == read("plain/weights.safetensors");
+  CHECK(are_equal);
+  const std::string profile = read("measured/profile/profile.json");
+  for (const char* part : {"\"steps\": 6", "d1/", "\"kind\": \"einsum\"", "gpu_in_use"}) {
+    CAPTURE(part);
+    CHECK_MESSAGE(profile.find(part) != std::string::npos, profile);
+  }
+  CHECK(read("measured/profile/trace.json").find("\"name\":\"GPU\"") != std::string::npos);
+}
+
 TEST_CASE("a model trains on the CUDA library as on the processor in every order") {
   fake_runtime();
   set_order(0);
