@@ -296,8 +296,13 @@ void warn_of_short_layouts(const std::vector<LayoutTarget>& targets,
   for (size_t i = 0; i < targets.size(); ++i) {
     const Shape& shape = targets[i].shape;
     const LayoutRule* rule = found[i];
-    if (rule == nullptr || ends_with(targets[i].path, "/output") || rule->layout.dims.empty() ||
-        rule->layout.dims.size() >= shape.size() || !warned.insert(rule).second) {
+    if (rule == nullptr || ends_with(targets[i].path, "/output")) {
+      continue;
+    }
+    const auto& dims = rule->layout.dims;
+    const bool splits =
+        std::any_of(dims.begin(), dims.end(), [](auto& dim) { return !dim.empty(); });
+    if (!splits || dims.size() >= shape.size() || !warned.insert(rule).second) {
       continue;
     }
     TensorLayout whole = rule->layout;

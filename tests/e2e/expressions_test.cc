@@ -158,7 +158,7 @@ std::string two_outputs(const std::string& compile) {
          "  outputs: [a, b]\n"
          "data:\n  train: {source: csv, path: t.csv, features: [p, q, r, s],\n"
          "    label: {a: [k, l, m, n, o, z], b: [k, l, m, n, o, z]}}\n"
-         "fit: {epochs: 3, batch_size: 16, shuffle: false}\n"
+         "fit: {epochs: 3, batch_size: 16}\n"
          "distribution: {type: ModelParallel, device_mesh: {shape: [1, 1], axis_names: [data, "
          "model]}, layout_map: {a/kernel: [null, model], b/kernel: [model, null]}}\n" +
          compile;

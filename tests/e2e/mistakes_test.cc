@@ -299,7 +299,10 @@ TEST_CASE("a run whose checkpoints were deleted is still a run") {
   std::filesystem::remove_all(folder.file("run/checkpoints"));
   const Result after = meshtrain({"evaluate", "run", "evaluate.on=train", "-q"}, folder.path());
   CHECK_MESSAGE(after.exit_code == 0, after.err);
-  CHECK(after.out == before.out);
+  const auto logs = [](const Result& result) {
+    return result.out.substr(result.out.find("loss:"));
+  };
+  CHECK(logs(after) == logs(before));
   CHECK(meshtrain({"predict", "run", "-i", "t.csv", "-o", "-"}, folder.path()).exit_code == 0);
   CHECK(meshtrain({"export", "run", "-o", "m.keras"}, folder.path()).exit_code == 0);
   CHECK(meshtrain({"report", "run"}, folder.path()).exit_code == 0);
@@ -354,7 +357,7 @@ TEST_CASE("a layout with fewer entries than dimensions is noted") {
   const std::string warnings = warnings_in(train_with(folder, config));
   CHECK_MESSAGE(contains(warnings,
                          "warning[W206]: layout [model] has 1 of 2 entries: "
-                         "`dense/kernel` (1, 3) is laid out as [model, null]"),
+                         "`dense/kernel` (1 x 3) is laid out as [model, null]"),
                 warnings);
   CHECK(!contains(warnings, "`dense/bias`"));
 }
