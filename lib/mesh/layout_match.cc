@@ -287,35 +287,6 @@ class UnusedRules {
   Diagnostics& diagnostics_;
 };
 
-// One W206 for each layout of variables with fewer entries than dimensions: `[model]` of a matrix
-// splits its rows, which may be the bias' layout in the wrong place. An empty one says that nothing
-// is split.
-void warn_of_short_layouts(const std::vector<LayoutTarget>& targets,
-                           const std::vector<const LayoutRule*>& found, Diagnostics& diagnostics) {
-  std::set<const LayoutRule*> warned;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const Shape& shape = targets[i].shape;
-    const LayoutRule* rule = found[i];
-    if (rule == nullptr || ends_with(targets[i].path, "/output")) {
-      continue;
-    }
-    const auto& dims = rule->layout.dims;
-    const bool splits =
-        std::any_of(dims.begin(), dims.end(), [](auto& dim) { return !dim.empty(); });
-    if (!splits || dims.size() >= shape.size() || !warned.insert(rule).second) {
-      continue;
-    }
-    TensorLayout whole = rule->layout;
-    whole.dims.resize(shape.size());
-    diagnostics
-        .warning("W206", rule->layout.loc,
-                 fmt::format("layout {} has {} of {} entries: `{}` ({}) is laid out as {}",
-                             rule->layout.to_string(), rule->layout.dims.size(), shape.size(),
-                             targets[i].path, sizes_string(shape), whole.to_string()))
-        .help(fmt::format("write {}", whole.to_string()));
-  }
-}
-
 }  // namespace
 
 std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
@@ -351,7 +322,6 @@ std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
                                where.size() == 2 ? "" : "s", targets[where[1]].path));
     }
   }
-  warn_of_short_layouts(targets, found, diagnostics);
   UnusedRules unused(map, targets, found, layer_paths, model_name, diagnostics);
   for (size_t rule = 0; rule < map.size(); ++rule) {
     if (!used[rule] && map.unmatched() != Unmatched::kOff) {

@@ -357,7 +357,7 @@ TEST_CASE("a layout with fewer entries than dimensions is noted") {
   const std::string warnings = warnings_in(train_with(folder, config));
   CHECK_MESSAGE(contains(warnings,
                          "warning[W206]: layout [model] has 1 of 2 entries: "
-                         "`dense/kernel` (1 x 3) is laid out as [model, null]"),
+                         "`dense/kernel` (1, 3) is laid out as [model, null]"),
                 warnings);
   CHECK(!contains(warnings, "`dense/bias`"));
 }
