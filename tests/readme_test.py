@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what README.md and configs/README.md say, so that it stays true.
+"""Runs what README.md and pages of configs/ say, so that it stays true.
 
   ```sh        every line is a command that must succeed
   ```yaml      saved under the name in its first comment line; `meshtrain validate` must accept it.
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "configs/README.md")
+PAGES = ("README.md", "configs/README.md", "configs/RUN.md", "configs/COMING_FROM.md")
 WITH_FRAGMENTS = {"configs/README.md"}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What may differ between two runs of the same command.

@@ -1,4 +1,6 @@
 // meshtrain resume: continues a run, from its own folder.
+#include <filesystem>
+
 #include "config/source.h"
 #include "run_flags.h"
 #include "train/training_run.h"
@@ -17,6 +19,22 @@ struct ResumeOptions {
   OutputFlags output;
 };
 
+// The config of a checkpoint. The run's own file is taken where it says the same: it also has the
+// places where the user wrote the values.
+std::shared_ptr<const SourceFile> config_of(const CheckpointReader& reader,
+                                            const std::string& path) {
+  const std::string text = reader.text(kConfigName);
+  const auto run = std::filesystem::path(path).parent_path().parent_path();
+  try {
+    if (auto own = read_source((run / kConfigName).string(), {}); without_origins(*own) == text) {
+      return own;
+    }
+  } catch (const ConfigError&) {
+    // a checkpoint without its run
+  }
+  return checked_source(path + "/" + kConfigName, text);
+}
+
 // The config is the checkpoint's, with what the command line changes.
 LoadOptions load_options(const ResumeOptions& options, const CheckpointReader& reader,
                          const std::string& path) {
@@ -27,7 +45,7 @@ LoadOptions load_options(const ResumeOptions& options, const CheckpointReader& r
         "E140", {},
         fmt::format("`{}` is no KEY=VALUE; resume takes the config of the run", load.files[0]));
   }
-  load.source = checked_source(path + "/" + kConfigName, reader.text(kConfigName));
+  load.source = config_of(reader, path);
   return load;
 }
 

@@ -63,7 +63,9 @@ constexpr ErrorCode kCodes[] = {
      "losses, one-hot rows for the others. Sample weights must fit the values that come of it."},
     {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
     {"E130", "`extends` cannot be followed",
-     "It names files below the folder of the config, without a circle."},
+     "It names files by relative paths, without a circle. Those outside of the config's folder end "
+     "in "
+     ".yaml or .yml."},
     {"E131", "an environment variable is not set or not read",
      "Set it, or give a default: `${env:NAME,DEFAULT}`. Names that end in KEY, TOKEN, SECRET or "
      "PASSWORD are not read: what a config reads goes into the run's folder and its report. Give a "
@@ -311,6 +313,9 @@ constexpr ErrorCode kCodes[] = {
     {"W205", "a layout that is not used",
      "DataParallel replicates every variable; `type: ModelParallel` reads the map. `zero_axes` say "
      "over what `zero: 1` to 3 split."},
+    {"W206", "a layout with fewer entries than dimensions",
+     "The entries that are left out at the end are `null`: `[model]` of a matrix splits its rows. "
+     "Write all entries: `[model, null]`."},
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},

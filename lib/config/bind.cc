@@ -25,7 +25,7 @@ bool is_folder_name(const std::string& name) {
 void bind_name(ConfigValue& tree, const std::string& first_file, Located<std::string>& name,
                Diagnostics& diagnostics) {
   const std::string stem = std::filesystem::path(first_file).stem().string();
-  derive(tree, name, first_file == "-" || stem.empty() ? "config" : stem);
+  derive(tree, name, first_file == "-" ? "stdin" : stem.empty() ? "config" : stem);
   constexpr size_t kLongest = 255;
   if (!is_folder_name(name.value)) {
     diagnostics.error(

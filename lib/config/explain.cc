@@ -88,7 +88,7 @@ std::string limits_text(const Spec& spec) {
 }  // namespace
 
 std::string accepted_values(const Spec& spec) {
-  return kind_text(spec) + limits_text(spec);
+  return spec.accepted.empty() ? kind_text(spec) + limits_text(spec) : spec.accepted;
 }
 
 std::string default_of(const Spec& spec) {

@@ -243,8 +243,10 @@ Json category_schema(Category category, Json& definitions) {
       spellings.push_back(name);
     }
   }
-  // Aliases (`mse`, `glorot_uniform`) are many; editors are offered the names only.
-  options.insert(options.begin(), any_of({Json{{"enum", names}}, any_text()}));
+  // A layer's word may be a block's, which the schema does not know.
+  const bool may_be_block = category == Category::kLayer;
+  options.insert(options.begin(), may_be_block ? any_of({Json{{"enum", names}}, any_text()})
+                                               : any_of({Json{{"enum", spellings}}, expression()}));
   const std::string key(class_key(category));
   options.push_back(Json{{"type", "object"},
                          {"properties", {{key, Json{{"enum", spellings}}}}},

@@ -209,11 +209,13 @@ class FileLoader {
     const std::filesystem::path wanted(base.text);
     const bool leaves =
         std::any_of(wanted.begin(), wanted.end(), [](const auto& part) { return part == ".."; });
-    if (wanted.is_absolute() || leaves) {
+    const bool is_config = ends_with(base.text, ".yaml") || ends_with(base.text, ".yml");
+    if (wanted.is_absolute() || (leaves && !is_config)) {
       diagnostics_
           .error("E130", base.loc,
                  fmt::format("`extends: {}` leaves the folder of the file", base.text))
-          .help("give a path below that folder, or both files on the command line");
+          .help(wanted.is_absolute() ? "give a relative path, or both files on the command line"
+                                     : "outside of that folder a config ends in .yaml or .yml");
       return false;
     }
     const auto folder = std::filesystem::path(path == "-" ? "" : path).parent_path();

@@ -23,6 +23,9 @@ std::string origin(const ConfigValue& value) {
     return starts_with(line, "--") ? std::string(line.substr(0, line.find_first_of(" =")))
                                    : fmt::format("command line: {}", line.substr(0, 60));
   }
+  if (const std::string_view noted = noted_origin(file, value.loc.line); !noted.empty()) {
+    return std::string(noted);
+  }
   const std::string place = fmt::format("{}:{}", file.name, value.loc.line);
   const size_t begin =
       std::min(static_cast<size_t>(std::max(0, value.loc.column - 1)), line.size());

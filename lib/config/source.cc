@@ -169,6 +169,33 @@ std::string folder_of(const std::string& file) {
   return file == "-" || file == "<stdin>" ? std::string() : fs::path(file).parent_path().string();
 }
 
+std::string_view noted_origin(const SourceFile& file, int line) {
+  constexpr std::string_view kMark = "  # ";
+  if (!ends_with(file.name, "config.resolved.yaml")) {
+    return {};
+  }
+  const std::string_view text = file.line(line);
+  const size_t at = text.rfind(kMark);
+  return at == std::string_view::npos ? std::string_view() : text.substr(at + kMark.size());
+}
+
+std::string without_origins(const SourceFile& file) {
+  std::string out;
+  for (const std::string& line : split(file.text, '\n')) {
+    const size_t at = line.rfind("  # ");
+    const size_t end = at == std::string::npos ? at : line.find_last_not_of(' ', at);
+    out += line.substr(0, end == std::string::npos ? end : end + 1);
+    out += '\n';
+  }
+  out.pop_back();  // split() also gives what follows the last line feed
+  return out;
+}
+
+std::string written_place(const SourceLoc& loc) {
+  const std::string_view noted = loc ? noted_origin(*loc.file, loc.line) : std::string_view();
+  return noted.empty() || noted == "default" ? loc.to_string() : std::string(noted);
+}
+
 std::string resolve_path(const ConfigValue& value, const std::string& folder) {
   const fs::path path(value.string());
   if (path.is_absolute()) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/diagnostic.h"
 #include "config/object.h"
@@ -18,6 +19,14 @@ std::shared_ptr<const SourceFile> read_source(const std::string& path, const Sou
 
 // Checks text that came from elsewhere as read_source does (E102, E103).
 std::shared_ptr<const SourceFile> checked_source(std::string name, std::string text);
+
+// The place that a line of a run's config.resolved.yaml names behind `#`: where the user wrote its
+// value. "" for a line of another file, or without such a place.
+std::string_view noted_origin(const SourceFile& file, int line);
+// The file's text without these places.
+std::string without_origins(const SourceFile& file);
+// The place that is noted, else loc.to_string().
+std::string written_place(const SourceLoc& loc);
 
 // A path written in a config, from here: relative to the folder of the file it stands in; one from
 // the command line is taken from the current folder if it exists there, else from `folder`.

@@ -197,7 +197,8 @@ inline ClassSpec csv_source() {
        key("separator", &S::separator, "what separates columns")
            .one_of({",", ";", "|", " ", "tab"}),
        key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
-       key("missing", &S::missing, "what missing features become: error, mean, or a number"),
+       key("missing", &S::missing, "what missing features become: error, mean, or a number")
+           .takes("error, mean or a number"),
        key("missing_texts", &S::missing_texts,
            "what means missing, beside an empty field; NA, nan, null, ? and the like when null")},
       check_csv);

@@ -104,6 +104,7 @@ struct Spec {
   bool above_minimum = false;  // the minimum itself is refused
   bool below_maximum = false;
   std::vector<std::string> allowed;      // kEnum
+  std::string accepted;                  // what it takes, where the kind does not say it all
   Category category = Category::kLayer;  // kObject...
   const Section* section = nullptr;      // kSection
   ValueKind element = ValueKind::kText;  // kMap
@@ -123,6 +124,7 @@ struct Spec {
   Spec& one_of(std::vector<std::string> names) {
     return kind = ValueKind::kEnum, allowed = std::move(names), *this;
   }
+  Spec& takes(std::string text) { return accepted = std::move(text), *this; }
   Spec& nullable() { return is_nullable = true, *this; }
   Spec& null_by_default() { return default_text = "null", nullable(); }
   Spec& required() {

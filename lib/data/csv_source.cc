@@ -1,5 +1,6 @@
 // The source csv.
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "config/scalars.h"
@@ -90,10 +91,26 @@ CsvSettings settings_of(const CsvOptions& source) {
   return settings;
 }
 
-// Means are those of the rows in `slice`, without the part `held_out` at its end. `max_rows`:
-// CsvSettings.
+// Rows of the file that means are learned from: those of `slice` that train.
+std::vector<int64_t> mean_rows(const CsvOptions& source, int64_t count, const ReadLimits& limits) {
+  const auto [begin, end] = source.slice.value
+                                ? parse_slice(*source.slice.value, count, source.slice.loc)
+                                : std::pair<int64_t, int64_t>(0, count);
+  if (limits.trained_rows != nullptr) {
+    std::vector<int64_t> rows = *limits.trained_rows;
+    std::for_each(rows.begin(), rows.end(), [&, begin = begin](int64_t& row) { row += begin; });
+    return rows;
+  }
+  const int64_t trained = num_trained(end - begin, limits.held_out);
+  std::vector<int64_t> rows(static_cast<size_t>(trained > 0 ? trained : end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  return rows;
+}
+
+// `max_rows`: CsvSettings.
 CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
-                    const CsvLearned* learned, double held_out = 0, int64_t max_rows = 0) {
+                    const CsvLearned* learned, const ReadLimits& limits = {},
+                    int64_t max_rows = 0) {
   CsvSettings settings = settings_of(source);
   settings.max_rows = max_rows;
   CsvTableReader reader(settings, learned);
@@ -112,12 +129,7 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
     });
     reader.read(records);
   }
-  const int64_t rows = reader.num_rows();
-  const auto [begin, end] = source.slice.value
-                                ? parse_slice(*source.slice.value, rows, source.slice.loc)
-                                : std::pair<int64_t, int64_t>(0, rows);
-  const int64_t trained = num_trained(end - begin, held_out);
-  return reader.finish(begin, trained > 0 ? begin + trained : end);
+  return reader.finish(mean_rows(source, reader.num_rows(), limits));
 }
 
 // "3 classes of species: setosa, versicolor, virginica": which class is which id.
@@ -135,7 +147,7 @@ CsvTable read_files_at(const CsvOptions& source, const SourceContext& context,
   Reads reads;
   CsvTable table;
   reads.run(source.path.loc, [&] {
-    table = read_files(source, context.base_dir, learned, context.limits.held_out, max_rows);
+    table = read_files(source, context.base_dir, learned, context.limits, max_rows);
   });
   reads.finish();
   return table;

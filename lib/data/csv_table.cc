@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/text.h"
 #include "data/csv_columns.h"
@@ -74,7 +75,7 @@ class CsvTableReader::Rows {
 
   int64_t num_rows() const { return num_rows_; }
 
-  CsvTable finish(int64_t mean_begin, int64_t mean_end);
+  CsvTable finish(std::span<const int64_t> mean_rows);
 
  private:
   // One column of one array.
@@ -253,7 +254,7 @@ class CsvTableReader::Rows {
     return 0;
   }
 
-  void take_means(HostTensor& tensor, const Array& array, int64_t begin, int64_t end,
+  void take_means(HostTensor& tensor, const Array& array, std::span<const int64_t> rows,
                   std::map<std::string, double>& means) const;
   void fill_missing(HostTensor& tensor, int64_t position, int64_t width, const std::string& name,
                     std::optional<double> mean) const;
@@ -389,8 +390,9 @@ void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_r
 // Puts the mean of each column of numbers into `means`: the learned one, or that of these rows.
 // With `missing: mean`, fills missing numbers in. Means are always learned, because a later file
 // may miss numbers that this one has.
-void CsvTableReader::Rows::take_means(HostTensor& tensor, const Array& array, int64_t begin,
-                                      int64_t end, std::map<std::string, double>& means) const {
+void CsvTableReader::Rows::take_means(HostTensor& tensor, const Array& array,
+                                      std::span<const int64_t> rows,
+                                      std::map<std::string, double>& means) const {
   const auto width = static_cast<int64_t>(array.slots.size());
   for (int64_t i = 0; i < width; ++i) {
     const Slot& slot = array.slots[static_cast<size_t>(i)];
@@ -400,7 +402,7 @@ void CsvTableReader::Rows::take_means(HostTensor& tensor, const Array& array, in
     }
     std::optional<double> mean;
     if (learned_ == nullptr) {
-      mean = mean_of_column(tensor, i, begin, end);
+      mean = mean_of_column(tensor, i, rows);
     } else if (const auto found = learned_->means.find(name); found != learned_->means.end()) {
       mean = found->second;
     }
@@ -475,7 +477,7 @@ HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
   return is_any ? expand_one_hot(tensor, widths, is_one_hot) : std::move(tensor);
 }
 
-CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
+CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
   faults_.report();
   CsvTable table;
   table.learned.has_header = has_header_;
@@ -502,7 +504,7 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
       }
     }
     if (i < num_inputs && settings_.missing != CsvSettings::Missing::kValue) {
-      take_means(tensor, array, mean_begin, mean_end, table.learned.means);
+      take_means(tensor, array, mean_rows, table.learned.means);
     }
     tensor = expand(std::move(tensor), array, table.columns[layout.name]);
     if (i < num_inputs) {
@@ -527,8 +529,8 @@ void CsvTableReader::read(CsvRecords& records) {
 int64_t CsvTableReader::num_rows() const {
   return rows_->num_rows();
 }
-CsvTable CsvTableReader::finish(int64_t mean_begin, int64_t mean_end) {
-  return rows_->finish(mean_begin, mean_end);
+CsvTable CsvTableReader::finish(std::span<const int64_t> mean_rows) {
+  return rows_->finish(mean_rows);
 }
 
 CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSettings& settings,
@@ -540,7 +542,9 @@ CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSett
   });
   CsvTableReader reader(settings, learned);
   reader.read(records);
-  return reader.finish(0, reader.num_rows());
+  std::vector<int64_t> rows(static_cast<size_t>(reader.num_rows()));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return reader.finish(rows);
 }
 
 }  // namespace meshtrain

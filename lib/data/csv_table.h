@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,10 +86,10 @@ class CsvTableReader {
   void read(CsvRecords& records);
   int64_t num_rows() const;
 
-  // The arrays. Means are those of rows [mean_begin, mean_end). Throws ConfigError for fields, with
+  // The arrays. Means are those of `mean_rows`. Throws ConfigError for fields, with
   // row, line and column of the first and the number of them: E310 no number, E311 missing or
   // infinite, E312 not in the vocabulary.
-  CsvTable finish(int64_t mean_begin, int64_t mean_end);
+  CsvTable finish(std::span<const int64_t> mean_rows);
 
  private:
   class Rows;

@@ -115,17 +115,17 @@ HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& w
   return out;
 }
 
-double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end) {
+double mean_of_column(const HostTensor& table, int64_t column, std::span<const int64_t> rows) {
   const int64_t width = table.shape().size() == 1 ? 1 : table.shape()[1];
   double sum = 0;
   int64_t count = 0;
-  for (int64_t row = begin; row < end; ++row) {
+  for (const int64_t row : rows) {
     const double value = table.at(row * width + column);
     sum += std::isnan(value) ? 0 : value;
     count += std::isnan(value) ? 0 : 1;
   }
-  return count == 0 && begin < end ? std::nan("")
-                                   : sum / static_cast<double>(std::max<int64_t>(1, count));
+  return count == 0 && !rows.empty() ? std::nan("")
+                                     : sum / static_cast<double>(std::max<int64_t>(1, count));
 }
 
 }  // namespace meshtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,7 +65,7 @@ class CsvBlocks {
 HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& widths,
                           const std::vector<bool>& is_one_hot);
 
-// Returns the mean of rows [begin, end) of a column without NaN: NaN when all are, 0 of no rows.
-double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end);
+// Returns the mean of these rows of a column without NaN: NaN when all are, 0 of no rows.
+double mean_of_column(const HostTensor& table, int64_t column, std::span<const int64_t> rows);
 
 }  // namespace meshtrain

@@ -21,6 +21,7 @@
 // "[begin:end]"; an end may be a percentage: "[:90%]".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -65,6 +66,8 @@ struct ReadLimits {
   // The part at the end that validation_split takes away: nothing is learned from it but texts and
   // characters.
   double held_out = 0;
+  // The samples that data.split draws to train; instead of `held_out`.
+  const std::vector<int64_t>* trained_rows = nullptr;
 };
 
 // Loads one source of the config ("data.train", ...) with its slice, data.cache, data.transform and
@@ -78,11 +81,14 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
 // `y: x`: the targets become the inputs.
 void take_own_targets(Dataset& dataset);
 
-// Draws the parts of data.split from the training data: 0 train, 1 validation, 2 test. A pure
-// function of seed, number of samples and, with `stratify`, labels. Rows keep their order. `seed`
-// is the config's. Throws ConfigError: E316 for an empty part, E113 for labels that are no classes.
-std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& split,
-                                     int64_t seed);
+// Draws the parts of data.split from the training data: samples of 0 train, 1 validation, 2 test,
+// in ascending order. A pure function of seed, number of samples and, with `stratify`, labels.
+// `seed` is the config's. Throws ConfigError: E316 for an empty part, E113 for labels that are no
+// classes.
+using SplitRows = std::array<std::vector<int64_t>, 3>;
+SplitRows draw_split(const Dataset& dataset, const SplitConfig& split, int64_t seed);
+// Returns these samples of every array.
+Dataset select_samples(const Dataset& dataset, const std::vector<int64_t>& rows);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/text.h"
 #include "data/array_stats.h"
@@ -11,7 +12,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kParts = 3;
+constexpr size_t kParts = std::tuple_size_v<SplitRows>;
 
 // The array whose classes are split alike.
 const Dataset::Array& stratified_array(const Dataset& dataset, const Located<std::string>& name) {
@@ -70,8 +71,7 @@ std::array<int64_t, kParts> part_sizes(const SplitConfig& split, int64_t count) 
   return {count - validation - test, validation, test};
 }
 
-void check_parts(const std::array<std::vector<int64_t>, kParts>& parts, const SplitConfig& split,
-                 int64_t count) {
+void check_parts(const SplitRows& parts, const SplitConfig& split, int64_t count) {
   const bool is_empty = parts[0].empty() || (split.validation > 0 && parts[1].empty()) ||
                         (split.test > 0 && parts[2].empty());
   if (is_empty) {
@@ -85,8 +85,7 @@ void check_parts(const std::array<std::vector<int64_t>, kParts>& parts, const Sp
 
 }  // namespace
 
-std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& split,
-                                     int64_t seed) {
+SplitRows draw_split(const Dataset& dataset, const SplitConfig& split, int64_t seed) {
   const int64_t count = dataset.num_samples;
   std::map<int64_t, std::vector<int64_t>> groups;  // samples of each class in random order
   const std::vector<int64_t> classes =
@@ -94,7 +93,7 @@ std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& 
   for (const int64_t sample : EpochOrder(count, split.seed->value_or(seed), 0).rows(0, count)) {
     groups[classes.empty() ? 0 : classes[static_cast<size_t>(sample)]].push_back(sample);
   }
-  std::array<std::vector<int64_t>, kParts> parts;
+  SplitRows parts;
   for (const auto& [label, samples] : groups) {
     auto at = samples.begin();
     const auto sizes = part_sizes(split, static_cast<int64_t>(samples.size()));
@@ -104,30 +103,31 @@ std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& 
     }
   }
   check_parts(parts, split, count);
-  std::vector<Dataset> out;
   for (std::vector<int64_t>& rows : parts) {
     std::sort(rows.begin(), rows.end());
-    Dataset part = dataset;
-    const auto select = [&](RowsPtr& array) { array = select_rows(array, rows); };
-    for (auto* arrays : {&part.inputs, &part.targets}) {
-      for (Dataset::Array& array : *arrays) {
-        select(array.rows);
-      }
-    }
-    if (part.sample_weight) {
-      select(part.sample_weight);
-    }
-    if (part.files) {
-      std::vector<std::string> files;
-      for (const int64_t row : rows) {
-        files.push_back((*dataset.files)[static_cast<size_t>(row)]);
-      }
-      part.files = std::make_shared<std::vector<std::string>>(std::move(files));
-    }
-    part.num_samples = static_cast<int64_t>(rows.size());
-    out.push_back(std::move(part));
   }
-  return out;
+  return parts;
+}
+
+Dataset select_samples(const Dataset& dataset, const std::vector<int64_t>& rows) {
+  Dataset part = dataset;
+  for (auto* arrays : {&part.inputs, &part.targets}) {
+    for (Dataset::Array& array : *arrays) {
+      array.rows = select_rows(array.rows, rows);
+    }
+  }
+  if (part.sample_weight) {
+    part.sample_weight = select_rows(part.sample_weight, rows);
+  }
+  if (part.files) {
+    std::vector<std::string> files;
+    for (const int64_t row : rows) {
+      files.push_back((*dataset.files)[static_cast<size_t>(row)]);
+    }
+    part.files = std::make_shared<std::vector<std::string>>(std::move(files));
+  }
+  part.num_samples = static_cast<int64_t>(rows.size());
+  return part;
 }
 
 }  // namespace meshtrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -146,6 +147,27 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
   return out;
 }
 
+// Warns (W206) once of a rule with fewer entries than the variable has dimensions: `[model]` of a
+// matrix splits its rows, which may be the bias' layout in the wrong place.
+void warn_of_short_layout(const LayoutRule& rule, const LayoutTarget& variable,
+                          std::set<const LayoutRule*>& warned, Diagnostics& diagnostics) {
+  const auto& dims = rule.layout.dims;
+  const size_t rank = variable.shape.size();
+  const bool splits =
+      std::any_of(dims.begin(), dims.end(), [](const auto& dim) { return !dim.empty(); });
+  if (!splits || dims.size() >= rank || !warned.insert(&rule).second) {
+    return;
+  }
+  TensorLayout whole = rule.layout;
+  whole.dims.resize(rank);
+  diagnostics
+      .warning("W206", rule.layout.loc,
+               fmt::format("layout {} has {} of {} entries: `{}` {} is laid out as {}",
+                           rule.layout.to_string(), dims.size(), rank, variable.path,
+                           shape_string(variable.shape), whole.to_string()))
+      .help("write " + whole.to_string());
+}
+
 }  // namespace
 
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
@@ -235,10 +257,14 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
   const std::vector<const LayoutRule*> rules =
       match_layouts(map, targets, layer_paths, model_name, diagnostics);
   ResolvedLayouts out;
+  std::set<const LayoutRule*> warned;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LayoutTarget& target = targets[i];
     Sharding sharding = Sharding::replicated(target.shape.size());
     if (rules[i] != nullptr) {
+      if (i < weights.size()) {
+        warn_of_short_layout(*rules[i], target, warned, diagnostics);
+      }
       Diagnostics found;
       sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
                      .value_or(sharding);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/nccl_settings.h"
+#include "config/source.h"
 #include "engine/host_memory.h"
 #include "engine/memory_advice.h"
 #include "exec/gpu_memory.h"
@@ -30,14 +31,14 @@ void fill_batch(PlanSummary& report, const Setup& setup, int64_t samples) {
 }
 
 std::string place_of(const LayoutRule* rule) {
-  return rule == nullptr ? "" : rule->loc.to_string();
+  return rule == nullptr ? "" : written_place(rule->loc);
 }
 
 // The first of these places that there is: what a file leaves out has none.
 std::string first_place(std::initializer_list<SourceLoc> places) {
   const auto* found = std::find_if(places.begin(), places.end(),
                                    [](const SourceLoc& place) { return static_cast<bool>(place); });
-  return found == places.end() ? "" : found->to_string();
+  return found == places.end() ? "" : written_place(*found);
 }
 
 PlannedCause rule_cause(const LayoutRule& rule) {
@@ -53,7 +54,7 @@ std::map<std::string, PlannedCause> causes_by_origin(const Setup& setup) {
                        first_place({config.batch_dim_name.loc, config.mesh.axis_names.loc,
                                     config.mesh.shape.loc, config.mesh.devices.loc})};
   const PlannedCause zero = {"zero", fmt::format("{}", setup.distribution().zero),
-                             config.zero.loc.to_string()};
+                             written_place(config.zero.loc)};
   for (size_t w = 0; w < layouts.weights.size(); ++w) {
     const Variable& variable = setup.variables()[w];
     const LayoutRule* rule = layouts.rules[w];

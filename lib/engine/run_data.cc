@@ -291,13 +291,20 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   }
   if (data.train && (split.validation > 0 || splits_test)) {
     collect(diagnostics, [&] {
-      std::vector<Dataset> parts = split_at_random(*data.train, split, config.seed);
-      data.train = std::move(parts[0]);
+      const SplitRows parts = draw_split(*data.train, split, config.seed);
+      if (!known && data.train->learned && !data.train->learned->csv.means.empty()) {
+        // Which rows train was unknown when the file was read: means are those of these rows only.
+        data.train.reset();
+        data.train = load_dataset(*sources.train, sources, nullptr, {.trained_rows = &parts[0]});
+        order_arrays(config.model, *data.train);
+      }
+      const Dataset all = *std::move(data.train);
+      data.train = select_samples(all, parts[0]);
       if (split.validation > 0) {
-        data.validation = std::move(parts[1]);
+        data.validation = select_samples(all, parts[1]);
       }
       if (splits_test) {
-        data.test = std::move(parts[2]);
+        data.test = select_samples(all, parts[2]);
       }
     });
   }

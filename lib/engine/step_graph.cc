@@ -146,6 +146,15 @@ CheckedOutput StepGraphs::checked_output(size_t output) const {
           model_.calls()[call].output_shape, is_trained_as_logits};
 }
 
+// Shapes of all outputs, for expressions of losses and metrics.
+NamedShapes StepGraphs::named_outputs() const {
+  NamedShapes out;
+  for (size_t o = 0; o < model_.outputs().size(); ++o) {
+    out.emplace_back(model_.output_names()[o], model_.calls()[model_.outputs()[o]].output_shape);
+  }
+  return out;
+}
+
 // Reports weights of classes that the output does not have, where loss and shapes say how many
 // there are.
 void StepGraphs::check_class_weight(const ConfigObject& loss, size_t output,
@@ -170,6 +179,8 @@ void StepGraphs::check_weights(const ConfigObject& object, const std::string& wh
                                const Compare& compare, Diagnostics& diagnostics) const {
   constexpr int64_t kSomeBatch = 8209;  // no other dimension's size
   const Shape& prediction = model_.calls()[model_.outputs()[output]].output_shape;
+  const NamedShapes outputs =
+      object.class_name == "Lambda" ? named_outputs() : NamedShapes();  // no others name them
   const auto build = [&](bool weighs) {
     Graph graph;
     Builder b(graph);
@@ -179,10 +190,18 @@ void StepGraphs::check_weights(const ConfigObject& object, const std::string& wh
     };
     const ValueId y = input("y", data_.targets[output].shape, target.dtype);
     const ValueId p = input("p", Shape(prediction.begin() + 1, prediction.end()), dtype_);
+    for (const auto& [name, shape] : outputs) {
+      b.name_value(name, input(name.c_str(), Shape(shape.begin() + 1, shape.end()), dtype_));
+    }
     compare(b, y, p, weighs ? input("weight", data_.sample_weight_shape, dtype_) : kNone);
   };
-  const auto unknown = std::count(prediction.begin(), prediction.end(), kUnknownDim);
-  if (!data_.has_sample_weight || prediction.empty() || unknown > 1) {
+  const auto has_sizes = [](const Shape& shape) {  // all but the batch
+    return !shape.empty() && std::count(shape.begin(), shape.end(), kUnknownDim) <= 1;
+  };
+  const bool are_known = has_sizes(prediction) &&
+                         std::all_of(outputs.begin(), outputs.end(),
+                                     [&](const auto& named) { return has_sizes(named.second); });
+  if (!data_.has_sample_weight || !are_known) {
     return;
   }
   build(false);
@@ -221,8 +240,10 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
     const Shape& prediction = model_.calls()[outputs[o]].output_shape;
     const ConfigObject loss = fitting_loss(match->object, target_type(o).shape, prediction);
     const int problems = diagnostics.num_errors();
-    check_loss(loss, target_type(o).shape, prediction, diagnostics);
-    if (diagnostics.num_errors() == problems) {
+    check_loss(loss, target_type(o).shape, prediction, diagnostics, named_outputs());
+    if (diagnostics.num_errors() != problems) {
+      misfits_.insert(o);
+    } else {
       check_class_weight(loss, o, diagnostics);
       warn_of_loss_scale(loss, checked_output(o), diagnostics);
       warn_of_constant_output(checked_output(o), diagnostics);
@@ -280,11 +301,18 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
         if (!entry.output.empty() && entry.output != model_.output_names()[o]) {
           continue;
         }
-        const int problems = diagnostics.num_errors();
         warn_of_metric_scale(entry.object, checked_output(o), diagnostics);
-        Metric metric = make_metric(entry.object, target_type(o).shape,
-                                    model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
-        if (weighted && diagnostics.num_errors() == problems) {
+        Diagnostics found;
+        Metric metric =
+            make_metric(entry.object, target_type(o).shape, model_.calls()[outputs[o]].output_shape,
+                        dtype_, found, named_outputs());
+        const bool says_shapes_only =
+            std::all_of(found.list().begin(), found.list().end(),
+                        [](const Diagnostic& problem) { return problem.code == "E123"; });
+        if (!misfits_.contains(o) || !says_shapes_only) {  // else the loss' error says it
+          diagnostics.append(found);
+        }
+        if (weighted && !found.has_errors()) {
           check_weights(
               entry.object, fmt::format("metric `{}`", metric.name), o,
               [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
@@ -353,11 +381,12 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
   frame.predictions =
       model_.apply(builder, inputs, frame.parameters, training, frame.step, config_.seed.value,
                    pinned, &frame.penalties, &frame.moved, &frame.masks);
-  for (ValueId& prediction : frame.predictions) {
-    const bool is_half = dtype_size(builder.dtype(prediction)) == 2;
-    if (with_targets && is_half) {  // losses and metrics are computed in float32
+  for (size_t o = 0; with_targets && o < frame.predictions.size(); ++o) {
+    ValueId& prediction = frame.predictions[o];
+    if (dtype_size(builder.dtype(prediction)) == 2) {  // losses and metrics are in float32
       prediction = builder.cast(prediction, dtype_);
     }
+    builder.name_value(model_.output_names()[o], prediction);
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,7 @@ class StepGraphs {
   void track(Metric metric, int output, bool weighted);
   ValueType target_type(size_t output) const;
   CheckedOutput checked_output(size_t output) const;
+  NamedShapes named_outputs() const;
   using Compare = std::function<void(Builder&, ValueId y_true, ValueId y_pred, ValueId weight)>;
   void check_class_weight(const ConfigObject& loss, size_t output, Diagnostics& diagnostics) const;
   void check_weights(const ConfigObject& object, const std::string& what, size_t output,
@@ -115,6 +117,7 @@ class StepGraphs {
   std::map<std::string, int> kept_;
   int iteration_ = kNone;
   std::vector<OutputLoss> losses_;
+  std::set<size_t> misfits_;            // outputs whose loss cannot compare them with the targets
   std::vector<TrackedMetric> metrics_;  // "loss" first, then per-output losses, then as declared
 };
 

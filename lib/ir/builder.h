@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/hash_index.h"
@@ -164,6 +165,11 @@ class Builder {
   ValueId pin(ValueId x, std::string_view key);
 
   void output(std::string_view name, ValueId value);
+  // Values that expressions of the config may name: outputs of the model.
+  void name_value(std::string name, ValueId value) {
+    named_values_.emplace_back(std::move(name), value);
+  }
+  const std::vector<std::pair<std::string, ValueId>>& named_values() const { return named_values_; }
   void update(int variable, ValueId value);
 
  private:
@@ -181,6 +187,7 @@ class Builder {
   std::vector<int> path_uses_;       // of each known path
   std::vector<ValueId> parameters_;  // by variable; kNone where none is read yet
   std::vector<ValueType> operands_;  // of the node being added: kept for its memory
+  std::vector<std::pair<std::string, ValueId>> named_values_;
 };
 
 // Reverse-mode differentiation on the global graph: appends nodes in Phase::kBackward that compute

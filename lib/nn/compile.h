@@ -23,7 +23,7 @@ ValueId add_loss(Builder& builder, const ConfigObject& loss, ValueId y_true, Val
                  ValueId sample_weight, ValueId mask = kNone);
 // Reports shapes that do not fit (E123 with both shapes and the fix).
 void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
-                Diagnostics& diagnostics);
+                Diagnostics& diagnostics, const NamedShapes& outputs = {});
 // The loss to compute: the word `crossentropy` stands for the class that fits the shapes. The
 // others of this section take no word.
 ConfigObject fitting_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred);

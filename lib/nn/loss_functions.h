@@ -6,6 +6,7 @@
 
 #include "config/object.h"
 #include "ir/builder.h"
+#include "nn/metric.h"
 
 namespace meshtrain {
 
@@ -37,7 +38,7 @@ LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObje
 // Reports (E132, E123) an expression that does not take these shapes, or does not give one value,
 // or some, per sample. Shapes with the batch.
 void check_lambda_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
-                       Diagnostics& diagnostics);
+                       const NamedShapes& outputs, Diagnostics& diagnostics);
 
 // Keras' rule for the words `accuracy` and `crossentropy` (trainers/compile_utils.py):
 // "BinaryAccuracy" of "Accuracy". Shapes with the batch.

@@ -5,16 +5,28 @@
 namespace meshtrain {
 namespace {
 
-TensorProgram program_of_loss(const ConfigObject& loss) {
+// `outputs`: names of the model's outputs, the tensors after y_true and y_pred.
+TensorProgram program_of_loss(const ConfigObject& loss, std::vector<std::string> outputs) {
   TensorNames names;
   names.tensors = {{"y_true", 0}, {"y_pred", 1}};
-  names.help = "names are `y_true`, `y_pred` and those of `vars`";
-  return program_of_object(loss, names, {"y_true", "y_pred"});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    names.tensors.emplace(outputs[i], static_cast<int>(i) + 2);
+  }
+  names.help = fmt::format("names are `y_true`, `y_pred`, {}those of `vars`",
+                           outputs.empty() ? "and " : "the model's outputs and ");
+  outputs.insert(outputs.begin(), {"y_true", "y_pred"});
+  return program_of_object(loss, names, std::move(outputs));
 }
 
 LossValues lambda_loss(Builder& b, LossArgs args, ValueId y, ValueId p) {
+  std::vector<std::string> names;
+  std::vector<ValueId> values = {y, p};
+  for (const auto& [name, value] : b.named_values()) {
+    names.push_back(name);
+    values.push_back(b.cast(value, b.dtype(p)));
+  }
   try {
-    return {run_program(b, program_of_loss(args), std::vector{y, p}, b.dtype(p))};
+    return {run_program(b, program_of_loss(args, std::move(names)), values, b.dtype(p))};
   } catch (const ExprError& error) {
     throw_expression_error(args, error, "loss");
   }
@@ -23,11 +35,18 @@ LossValues lambda_loss(Builder& b, LossArgs args, ValueId y, ValueId p) {
 }  // namespace
 
 void check_lambda_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
-                       Diagnostics& diagnostics) {
+                       const NamedShapes& outputs, Diagnostics& diagnostics) {
   Shape y = y_true, p = y_pred;
   to_same_rank(y, p);
+  std::vector<std::string> names;
+  std::vector<TensorType> types = {{y}, {p}};
+  for (const auto& [name, shape] : outputs) {
+    names.push_back(name);
+    types.push_back({shape});
+  }
   try {
-    const TensorType type = infer_program(program_of_loss(loss), {{y}, {p}}, DType::kFloat32);
+    const TensorType type =
+        infer_program(program_of_loss(loss, std::move(names)), types, DType::kFloat32);
     if (!is_floating(type.dtype)) {
       throw ExprError{0,
                       fmt::format("its values are {}, not floats", dtype_name(type.dtype)),

@@ -180,7 +180,7 @@ void check_reduction(const ConfigObject& loss, Diagnostics& diagnostics) {
 }  // namespace
 
 void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
-                Diagnostics& diagnostics) {
+                Diagnostics& diagnostics, const NamedShapes& outputs) {
   check_reduction(loss, diagnostics);
   if (!check_axes(loss, y_pred, diagnostics)) {
     return;
@@ -197,7 +197,7 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
       check_label_sequence(loss, y_true, y_pred, diagnostics);
       return;
     case TargetKind::kAny:
-      check_lambda_loss(loss, y_true, y_pred, diagnostics);
+      check_lambda_loss(loss, y_true, y_pred, outputs, diagnostics);
       return;
     case TargetKind::kLikeOutput:
       break;

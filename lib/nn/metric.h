@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/object.h"
@@ -35,6 +36,10 @@ struct Metric {
   bool takes_mask = false;    // a mask of the output weighs its values, 0 or 1
 };
 
+// Outputs of the model that an expression may name beside y_pred: shapes with the batch. Their
+// values are those of Builder::name_value().
+using NamedShapes = std::vector<std::pair<std::string, Shape>>;
+
 // The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class
 // Accuracy, which is elementwise equality.
 std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred);
@@ -43,7 +48,7 @@ std::string metric_class(const ConfigObject& metric, const Shape& y_true, const 
 // Shapes have the batch as kUnknownDim. Reports shapes that do not fit (E123) and arguments that do
 // not fit the shapes or each other (E113).
 Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
-                   DType dtype, Diagnostics& diagnostics);
+                   DType dtype, Diagnostics& diagnostics, const NamedShapes& outputs = {});
 // The loss tracker and any other running mean: total += value * weight, count += weight.
 Metric make_mean(std::string name);
 

@@ -17,7 +17,8 @@ struct MetricRequest {
   std::string key;       // name_key of the class to compute: "binaryaccuracy"
   std::string name;      // in the logs
   Shape y_true, y_pred;  // with the batch, kUnknownDim
-  DType dtype;           // of the states
+  const NamedShapes& outputs;
+  DType dtype;  // of the states
   Diagnostics& diagnostics;
 
   // E123 with both shapes.

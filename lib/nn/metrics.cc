@@ -128,7 +128,8 @@ Metric make_loss_metric(const MetricRequest& request) {
   const std::string loss = loss_name(request.key);
   const bool is_expression = request.key == "lambda";
   if (is_expression) {
-    check_lambda_loss(request.config, request.y_true, request.y_pred, request.diagnostics);
+    check_lambda_loss(request.config, request.y_true, request.y_pred, request.outputs,
+                      request.diagnostics);
   } else {
     request.shapes_fit(loss);
   }
@@ -243,7 +244,7 @@ std::vector<double> state_values(const std::vector<HostTensor>& state, size_t in
 }
 
 Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
-                   DType dtype, Diagnostics& diagnostics) {
+                   DType dtype, Diagnostics& diagnostics, const NamedShapes& outputs) {
   if (metric.has("dtype") && metric.string("dtype") != dtype_name(dtype)) {
     diagnostics
         .error("E124", metric.loc_of("dtype"),
@@ -255,6 +256,7 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
                               metric_name(metric),
                               y_true,
                               y_pred,
+                              outputs,
                               dtype,
                               diagnostics};
   if (request.key == "mean" || request.key == "sum") {

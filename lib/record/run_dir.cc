@@ -281,7 +281,8 @@ bool is_run_dir(const std::string& dir) {
   std::error_code error;
   return !dir.empty() && fs::is_directory(dir, error) &&
          fs::exists(fs::path(dir) / "metrics.jsonl", error) &&
-         fs::is_directory(fs::path(dir) / "checkpoints", error);
+         (fs::is_directory(fs::path(dir) / "checkpoints", error) ||
+          fs::exists(fs::path(dir) / "config.resolved.yaml", error));  // checkpoints were deleted
 }
 
 bool is_finished_run(const std::string& dir) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <new>
+#include <string_view>
 
 #include "base/streams.h"
 #include "engine/signals.h"
@@ -31,6 +32,17 @@ std::string last_message(const Diagnostics& diagnostics) {
 }  // namespace
 
 std::string error_text(ExitCode code, std::string_view message) {
+  constexpr size_t kCodeLength = std::string_view("[E420] ").size();
+  // A code within the message says more than that of the kind: "the last [E420] step 5 was not ..."
+  for (size_t at = message.find("[E"); at != std::string_view::npos;
+       at = message.find("[E", at + 1)) {
+    const std::string_view found = message.substr(at, kCodeLength);
+    if (found.size() == kCodeLength && found.substr(5) == "] " &&
+        found.find_first_not_of("0123456789", 2) == 5) {
+      return fmt::format("error{}: {}{}\n", found.substr(0, 6), message.substr(0, at),
+                         message.substr(at + kCodeLength));
+    }
+  }
   const char* label = code == ExitCode::kWriteFailed ? "[E142]"
                       : code == ExitCode::kRankLost  ? "[E605]"
                                                      : "";

@@ -117,6 +117,7 @@ void select_checkpoint(const std::string& run, bool best, bool may_be_none, Resu
     if (!newest.damaged.empty() || !may_be_none) {
       throw_no_checkpoint(folder, !newest.damaged.empty(), newest.warnings);
     }
+    make_folders(folder);  // it may have been deleted with all checkpoints
     return;
   }
   target.own = true;

@@ -149,6 +149,73 @@ TEST_CASE("a wrong loss is an error at its place") {
   CHECK(contains(batch.result.err, "neither values per sample nor a single one"));
 }
 
+// Two outputs, a and b, each with targets; `compile` follows.
+std::string two_outputs(const std::string& compile) {
+  return "dtype_policy: float64\nmodel:\n  layers:\n"
+         "    - Input: {shape: [4], name: in}\n"
+         "    - Dense: {units: 6, name: a, inputs: in}\n"
+         "    - Dense: {units: 6, name: b, inputs: in}\n"
+         "  outputs: [a, b]\n"
+         "data:\n  train: {source: csv, path: t.csv, features: [p, q, r, s],\n"
+         "    label: {a: [k, l, m, n, o, z], b: [k, l, m, n, o, z]}}\n"
+         "fit: {epochs: 3, batch_size: 16}\n"
+         "distribution: {type: ModelParallel, device_mesh: {shape: [1, 1], axis_names: [data, "
+         "model]}, layout_map: {a/kernel: [null, model], b/kernel: [model, null]}}\n" +
+         compile;
+}
+
+Training train_two(const std::string& compile, std::vector<std::string> words = {}) {
+  const TemporaryFolder folder;
+  std::string table = "p,q,r,s,k,l,m,n,o,z\n";
+  for (int row = 0; row < 48; ++row) {
+    for (int column = 0; column < 10; ++column) {
+      table += std::to_string((row * 7 + column * 13) % 11 / 10.0) + (column < 9 ? "," : "\n");
+    }
+  }
+  folder.write("t.csv", table);
+  folder.write("c.yaml", two_outputs(compile));
+  std::vector<std::string> args = {"train", "c.yaml", "-o", "run", "--log-format", "json"};
+  args.insert(args.end(), words.begin(), words.end());
+  Training out{meshtrain(args, folder.path()), {}};
+  for (const std::string& line : lines_of(out.result.out)) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("event", "") == "epoch") {
+      out.logs.push_back(event["logs"]);
+    }
+  }
+  return out;
+}
+
+TEST_CASE("losses and metrics name the model's other outputs, whose weights they train") {
+  const std::string mse = "\"=mean(square(y_true - y_pred), axis=-1)\"";
+  // The loss of `a` also has that of `b`, which has none of its own: the same sum.
+  const Training each =
+      train_two("compile: {optimizer: sgd, loss: {a: mse, b: mse}, metrics: {b: [mse]}}\n");
+  const Training named = train_two(
+      "compile:\n  optimizer: sgd\n  loss:\n"
+      "    a: \"=mean(square(y_true - a), axis=-1) + mean(square(y_true - b), axis=-1)\"\n"
+      "  metrics: {a: [{Lambda: {name: of_b, function: \"=mean(square(y_true - b), "
+      "axis=-1)\"}}]}\n");
+  check_same(each, named);
+  for (size_t i = 0; i < 3; ++i) {
+    const double x = each.logs[i]["b_mse"], y = named.logs[i]["a_of_b"];
+    CHECK(std::abs(x - y) <= 1e-9 * std::abs(x));
+  }
+  const Training on_mesh = train_two(
+      "compile:\n  optimizer: sgd\n  loss:\n"
+      "    a: \"=mean(square(y_true - a), axis=-1) + mean(square(y_true - b), axis=-1)\"\n",
+      {"--mesh", "2x2", "--devices", "cpu:4"});
+  check_same(each, on_mesh);
+  const Training wrong = train_two(
+      "compile: {optimizer: sgd, loss: {a: \"=mean(y_true - bb, axis=-1)\", b: " + mse + "}}\n");
+  CHECK(wrong.result.exit_code == 2);
+  CHECK_MESSAGE(contains(wrong.result.err, "there is no `bb`"), wrong.result.err);
+  const Training shape =
+      train_two("compile: {optimizer: sgd, loss: {a: \"=mean(y_true - b[:, :4], axis=-1)\"}}\n");
+  CHECK(shape.result.exit_code == 2);
+  CHECK_MESSAGE(contains(shape.result.err, "do not broadcast"), shape.result.err);
+}
+
 TEST_CASE("a huge expression is refused") {
   std::string sum = "=a";
   for (int i = 0; i < 1200; ++i) {

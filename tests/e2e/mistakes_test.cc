@@ -291,6 +291,111 @@ TEST_CASE("the folder of a run's name stands for its newest run") {
   CHECK_MESSAGE(contains(loud.err, "no checkpoint to resume from: a new run"), loud.err);
 }
 
+TEST_CASE("a run whose checkpoints were deleted is still a run") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  REQUIRE(train_with(folder, kClasses).exit_code == 0);
+  const Result before = meshtrain({"evaluate", "run", "evaluate.on=train", "-q"}, folder.path());
+  std::filesystem::remove_all(folder.file("run/checkpoints"));
+  const Result after = meshtrain({"evaluate", "run", "evaluate.on=train", "-q"}, folder.path());
+  CHECK_MESSAGE(after.exit_code == 0, after.err);
+  const auto logs = [](const Result& result) {
+    return result.out.substr(result.out.find("loss:"));
+  };
+  CHECK(logs(after) == logs(before));
+  CHECK(meshtrain({"predict", "run", "-i", "t.csv", "-o", "-"}, folder.path()).exit_code == 0);
+  CHECK(meshtrain({"export", "run", "-o", "m.keras"}, folder.path()).exit_code == 0);
+  CHECK(meshtrain({"report", "run"}, folder.path()).exit_code == 0);
+  const Result resumed = meshtrain({"resume", "run"}, folder.path());
+  CHECK(resumed.exit_code == 6);
+  CHECK_MESSAGE(contains(resumed.err, "there is no checkpoint in"), resumed.err);
+}
+
+TEST_CASE("a config extends one of another folder, and stdin has a name of its own") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  folder.write("base.yaml", kClasses);
+  std::filesystem::create_directories(folder.file("experiments"));
+  folder.write("experiments/one.yaml",
+               "extends: ../base.yaml\ndata: {train: {path: ../t.csv}}\nfit: {epochs: 2}\n");
+  const Result trained = meshtrain({"train", "experiments/one.yaml", "-q"}, folder.path());
+  CHECK_MESSAGE(trained.exit_code == 0, trained.err);
+  folder.write("experiments/two.yaml", "extends: ../t.csv\n");
+  const Result refused = meshtrain({"validate", "experiments/two.yaml"}, folder.path());
+  CHECK(refused.exit_code == 2);
+  CHECK_MESSAGE(contains(refused.err, "outside of that folder a config ends in .yaml"),
+                refused.err);
+  const Command piped{.args = {"train", "-", "-q"}, .folder = folder.path(), .input = kClasses};
+  CHECK(run(piped).exit_code == 0);
+  CHECK(std::filesystem::exists(folder.file("runs/stdin/latest/weights.safetensors")));
+}
+
+TEST_CASE("places of layout rules are those of the user's file after a resume, too") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  const std::string config = std::string(kClasses) +
+                             "distribution:\n  device_mesh: {shape: [1, 3], axis_names: [data, "
+                             "model]}\n  layout_map:\n    dense/kernel: [null, model]\n";
+  REQUIRE(train_with(folder, config).exit_code == 0);
+  REQUIRE(meshtrain({"resume", "run", "fit.epochs=2"}, folder.path()).exit_code == 0);
+  REQUIRE(meshtrain({"resume", "run", "fit.epochs=3"}, folder.path()).exit_code == 0);
+  const std::string plan = folder.read("run/plan.json");
+  CHECK_MESSAGE(contains(plan, "\"c.yaml:9\""), plan);
+  CHECK(!contains(plan, "config.resolved.yaml"));
+  const std::string resolved = folder.read("run/config.resolved.yaml");
+  CHECK_MESSAGE(contains(resolved, "# c.yaml:9"), resolved);
+  CHECK(contains(resolved, "# command line: fit.epochs=3"));
+}
+
+TEST_CASE("a layout with fewer entries than dimensions is noted") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  const std::string config =
+      std::string(kClasses) +
+      "distribution: {device_mesh: {shape: [1, 1], axis_names: [data, model]}, "
+      "layout_map: {dense/kernel: [model], dense/bias: [model]}}\n";
+  const std::string warnings = warnings_in(train_with(folder, config));
+  CHECK_MESSAGE(contains(warnings,
+                         "warning[W206]: layout [model] has 1 of 2 entries: "
+                         "`dense/kernel` (1, 3) is laid out as [model, null]"),
+                warnings);
+  CHECK(!contains(warnings, "`dense/bias`"));
+}
+
+TEST_CASE("-v shows what was saved after an epoch's line, not within the next epoch") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  folder.write("c.yaml", kClasses);
+  const Command shell{
+      .args = {"-c", fmt::format("'{}' train c.yaml -v fit.epochs=4 2>&1", MESHTRAIN_BINARY)},
+      .program = "sh",
+      .folder = folder.path()};
+  const Result result = run(shell);
+  REQUIRE_MESSAGE(result.exit_code == 0, result.out);
+  const std::vector<std::string> lines = lines_of(result.out);
+  int saved = 0;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].starts_with("saved step")) {
+      ++saved;
+      CHECK_MESSAGE(!lines[i - 1].starts_with("Epoch "), result.out);
+    }
+  }
+  CHECK(saved >= 1);
+}
+
+TEST_CASE("a missing Flatten is one error, though metrics compare the same shapes") {
+  TemporaryFolder folder;
+  folder.write("c.yaml", R"(
+data: {train: digits}
+model: {layers: [{Input: {shape: [28, 28, 1]}}, {Dense: {units: 10, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy, metrics: [accuracy]}
+)");
+  const Result result = meshtrain({"validate", "c.yaml"}, folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK_MESSAGE(contains(result.err, "put `Flatten`"), result.err);
+  CHECK_MESSAGE(contains(result.err + result.out, "1 error"), result.err);
+}
+
 }  // namespace meshtrain
 
 TEST_SUITE_END();

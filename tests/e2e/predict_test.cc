@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "command.h"
+#include "data/dataset.h"
 #include "data/digits.h"
 #include "support/png_file.h"
 #include "tensor/npy.h"
@@ -279,6 +280,34 @@ fit: {validation_split: 0.25}
 )");
   const nlohmann::json learned = parse_json(folder.read("run/data.json"));
   CHECK(learned.at("means").at(0).at("mean") == 2.0);
+}
+
+TEST_CASE("means are those of the rows that train, with data.split") {
+  TemporaryFolder folder;
+  std::string text = "a,y\n";
+  for (int i = 0; i < 60; ++i) {
+    text += fmt::format("{},{}\n", i * i, i % 4);
+  }
+  folder.write("t.csv", text);
+  train_run(folder, R"(
+data:
+  train: {source: csv, path: t.csv, label: y, missing: mean, slice: "[10:50]"}
+  split: {validation: 0.25, seed: 3}
+model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}
+compile: {loss: mse}
+)");
+  Dataset samples;
+  samples.num_samples = 40;
+  SplitConfig split;
+  split.validation.value = 0.25;
+  double sum = 0;
+  const std::vector<int64_t> rows = draw_split(samples, split, 3)[0];
+  CHECK(rows.size() == 30);
+  for (const int64_t row : rows) {
+    sum += static_cast<double>((10 + row) * (10 + row));
+  }
+  const nlohmann::json learned = parse_json(folder.read("run/data.json"));
+  CHECK(learned.at("means").at(0).at("mean").get<double>() == doctest::Approx(sum / 30));
 }
 
 }  // namespace meshtrain

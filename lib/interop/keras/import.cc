@@ -1,6 +1,7 @@
 #include "interop/keras/import.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -290,6 +291,10 @@ class ConfigWriter {
     out +=
         "# To train it, say where the samples come from: data: {train: {source: npz, path: "
         "train.npz}}\n\n";
+    if (const std::string name = std::filesystem::path(options_.file).stem().string();
+        !name.empty() && name[0] != '.') {  // of the runs: else all imports share `config`
+      out += fmt::format("name: {}\n\n", yaml_text(name));
+    }
     return out + (policy_ == "float32" ? "" : fmt::format("dtype_policy: {}\n\n", policy_));
   }
   std::string model_name() const { return fmt::format("  name: {}\n", yaml_text(model_.name)); }

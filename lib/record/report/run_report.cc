@@ -19,7 +19,7 @@ constexpr const char* kStyle = R"css(
 * { box-sizing: border-box; }
 body { margin: 0; padding: 28px 20px 60px; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, "Segoe UI", "Liberation Sans", sans-serif; }
-main { max-width: 1120px; margin: 0 auto; }
+main { max-width: 1320px; margin: 0 auto; }
 h1 { margin: 0; font-size: 27px; line-height: 1.2; overflow-wrap: anywhere; }
 h2 { margin: 0 0 12px; font-size: 17px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
@@ -58,12 +58,15 @@ svg { width: 100%; height: auto; display: block; }
 .lane { fill: var(--line); }
 .label { fill: var(--ink); font-size: 12px; }
 .wide { overflow-x: auto; max-height: 520px; overflow-y: auto; }
+.wide svg { min-width: 640px; }
+@media (max-width: 640px) { .charts .tick { font-size: 17px; } }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; overflow-wrap: break-word; }
 th { color: var(--soft); font-weight: 600; position: sticky; top: 0; background: var(--card); }
 .n { text-align: right; white-space: nowrap; }
+th.n { white-space: normal; }
 code, pre { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", "Liberation Mono", monospace; }
 pre { margin: 10px 0 0; overflow-x: auto; max-height: 620px; }
 details + details { margin-top: 12px; }

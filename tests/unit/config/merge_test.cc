@@ -150,7 +150,9 @@ TEST_CASE("extends: cycles and depth and other folders are refused") {
   CHECK(first_code({files.file("d0.yaml")}) == "E130");
   CHECK(first_code({files.file("d8.yaml")}) == "");
   CHECK(first_code({files.write("abs.yaml", "extends: /etc/hosts\n")}) == "E130");
-  CHECK(first_code({files.write("up.yaml", "extends: a/../../b.yaml\n")}) == "E130");
+  CHECK(first_code({files.write("up.yaml", "extends: a/../../b.txt\n")}) == "E130");
+  // A config of another folder is followed, and missing here.
+  CHECK(first_code({files.write("other.yaml", "extends: a/../../b.yaml\n")}) == "E100");
   CHECK(first_code({files.write("none.yaml", "extends: nothing.yaml\n")}) == "E100");
   for (int i = 0; i < 10; ++i) {
     std::string text = "extends: [";

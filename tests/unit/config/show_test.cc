@@ -149,6 +149,14 @@ TEST_CASE("json_schema: names every section and class") {
   }
   CHECK(json_text(schema["$defs"]["callback"]).find("\"EarlyStopping\"") != std::string::npos);
   CHECK(schema["additionalProperties"] == false);
+  // A bare word is a class, by any of its names, or an expression: an editor marks `digit`.
+  for (const char* category : {"source", "metric", "loss", "optimizer", "activation"}) {
+    CAPTURE(category);
+    const auto& words = schema["$defs"][category]["anyOf"][0]["anyOf"];
+    REQUIRE(words.size() == 2);
+    CHECK(words[0]["enum"].size() > 5);
+    CHECK(words[1].contains("pattern"));
+  }
   const std::string layers = json_text(schema["$defs"]["layer"]);
   for (const std::string& name : class_names(Category::kLayer)) {
     CHECK(layers.find("\"" + name + "\"") != std::string::npos);

@@ -493,7 +493,7 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
   }
 }
 
-TEST_CASE("split_at_random: disjoint parts that hold all samples, each class in proportion") {
+TEST_CASE("draw_split: disjoint parts that hold all samples, each class in proportion") {
   HostTensor labels(DType::kInt32, {100});
   for (int64_t i = 0; i < 100; ++i) {
     labels.set(i, i < 80 ? 0 : 1);
@@ -506,7 +506,8 @@ TEST_CASE("split_at_random: disjoint parts that hold all samples, each class in 
   split.stratify.value = "label";
   const auto samples_of = [&](int64_t seed) {
     std::vector<std::vector<double>> parts;
-    for (const Dataset& part : split_at_random(dataset, split, seed)) {
+    for (const std::vector<int64_t>& rows : draw_split(dataset, split, seed)) {
+      const Dataset part = select_samples(dataset, rows);
       const HostTensor x = whole(part.sample_weight), y = whole(part.targets[0].rows);
       parts.emplace_back();
       int64_t ones = 0;
@@ -532,7 +533,7 @@ TEST_CASE("split_at_random: disjoint parts that hold all samples, each class in 
   split.seed.value = 1;
   CHECK(samples_of(2) == parts);
   split.validation.value = 0.001;
-  CHECK(caught([&] { split_at_random(dataset, split, 1); }).code == "E316");
+  CHECK(caught([&] { draw_split(dataset, split, 1); }).code == "E316");
 }
 
 TEST_CASE("rows are read in the order given") {

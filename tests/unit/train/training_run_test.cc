@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "engine/signals.h"
 #include "support/temp_folder.h"
+#include "train/exit_report.h"
 #include "train/verify_resume.h"
 
 namespace meshtrain::test {
@@ -122,6 +123,14 @@ TEST_CASE("a proof of resume notices a checkpoint that the run cannot have made"
   request.load.files.clear();
   const ResumeProof proof = verify_resume(folder.file("run"), std::move(request), folder.path());
   CHECK_FALSE(proof.differences.empty());
+}
+
+TEST_CASE("error_text: a message has one code, its own before that of its kind") {
+  const auto text = [](const char* message) { return error_text(ExitCode::kWriteFailed, message); };
+  CHECK(text("cannot write") == "error[E142]: cannot write\n");
+  CHECK(text("[E420] step 5 was not saved") == "error[E420]: step 5 was not saved\n");
+  CHECK(text("the last [E420] step 5") == "error[E420]: the last step 5\n");
+  CHECK(text("a list [Empty] of") == "error[E142]: a list [Empty] of\n");
 }
 
 }  // namespace
