@@ -24,6 +24,7 @@ namespace meshtrain {
   ADD(config_show)                 \
   ADD(data_fetch)                  \
   ADD(data_inspect)                \
+  ADD(data_tokenize)               \
   ADD(devices)                     \
   ADD(export)                      \
   ADD(init)                        \
@@ -52,7 +53,7 @@ struct Group {
   const char *name, *meaning;
 };
 constexpr Group kGroups[] = {{"config", "Show the merged config"},
-                             {"data", "Data sets: download and look into them"},
+                             {"data", "Data sets: download, look into them, tokenize texts"},
                              {"runs", "Runs in a folder: list, tag, remove"},
                              {"bench", "Measure this machine, or these processes"}};
 
