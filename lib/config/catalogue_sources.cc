@@ -148,8 +148,12 @@ void check_text(const TextOptions& source, const ClassScope& scope) {
                             : source.has_bytes() || (source.vocabulary.is_string() &&
                                                      source.vocabulary.string() == "characters");
   if (!is_known) {
-    scope.diagnostics.error("E113", source.vocabulary.loc, "`vocabulary` of `text` is not known")
-        .help("`characters`, `bytes`, or `{tokenizer: FOLDER}`");
+    scope.diagnostics.error(
+        "E113", source.vocabulary.loc,
+        fmt::format("`vocabulary` of `text` must be characters, bytes or {{tokenizer: FOLDER}}{}",
+                    source.vocabulary.is_string()
+                        ? fmt::format(", not `{}`", source.vocabulary.string())
+                        : ""));
   }
   if (!source.characters->empty() + !source.characters_file.empty() + source.has_bytes() > 1) {
     scope.diagnostics.error("E113", scope.object.loc,

@@ -125,14 +125,19 @@ Dataset read_text_source(const TextOptions& source, const SourceContext& context
     IdsPtr ids;
     if (!source.tokenizer().empty()) {
       const auto learned = std::make_shared<LearnedData>();
+      std::optional<Tokenizer> tokenizer;
       learned->source = context.source.class_name;
-      learned->tokenizer = tokenizer_text(source, context);
-      Tokenizer tokenizer(learned->tokenizer, source.tokenizer());
-      check_separator(source, tokenizer.size());
-      ids = tokens_of(paths_of(source.path, context.base_dir), tokenizer);
+      Reads files;
+      files.run(source.vocabulary.loc, [&] {
+        learned->tokenizer = tokenizer_text(source, context);
+        tokenizer.emplace(learned->tokenizer, source.tokenizer());
+      });
+      files.finish();
+      check_separator(source, tokenizer->size());
+      ids = tokens_of(paths_of(source.path, context.base_dir), *tokenizer);
       dataset.description =
           fmt::format("text {}, {} tokens of {}", shown_paths(source.path),
-                      format_thousands(ids->size()), format_thousands(tokenizer.size()));
+                      format_thousands(ids->size()), format_thousands(tokenizer->size()));
       dataset.learned = learned;
     } else if (source.has_bytes()) {
       dataset.description = fmt::format("text {}, bytes", shown_paths(source.path));

@@ -35,9 +35,12 @@ TokenLayout with_header(const InputFile& file, const HeaderKind& kind, const Hea
     read_error("E327", file.path(), "llm.c's header {} has version {}; version {} is read",
                kind.magic, words[1], kind.version);
   }
+  if (words[2] < 0) {
+    read_error("E305", file.path(), "the header declares {} ids", words[2]);
+  }
   const uint64_t ids_bytes = file.size() - kTokenHeaderBytes;
   const uint64_t declared = static_cast<uint32_t>(words[2]) * uint64_t{dtype_size(kind.dtype)};
-  if (words[2] < 0 || ids_bytes != declared) {
+  if (ids_bytes != declared) {
     read_error("E305", file.path(), "the header declares {} {} ids, {} bytes; {} follow it",
                words[2], dtype_name(kind.dtype), thousands(declared), thousands(ids_bytes));
   }

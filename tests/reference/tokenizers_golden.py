@@ -18,7 +18,7 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
 
 TEXTS = [
     "", " ", "  ", "\n", "\n\n\n", "\t \t", " \n \n x", "a", " a", "a ", "  a  b  ", "a\u00a0b\u2003c\u3000d",
-    "x\u180ey \u200b z\u2028w\u0085v", "Hello, world!", "I'm you're he'll they'd we've it's don't",
+    "x\u180ey \u200b z\u2028w\u0085v", "Good day, world!", "I'm you're he'll they'd we've it's don't",
     "I'M YOU'RE 'S 'Ll \u017f'\u017f", "First Citizen:\nBefore we proceed any further, hear me speak.\n\n",
     "0", "12", "1234567890", "3.14159 -2e10 0x1F \u0663\u0664\u0665 \u00bd \u2167 \u00b2", "a1b22c333", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea\u2764\ufe0f",
     "\u4f60\u597d\uff0c\u4e16\u754c\uff01", "\u3053\u3093\u306b\u3061\u306f\u4e16\u754c", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "e\u0301\u0327 \u00e9 \ufb01 \u1e9e", "\u0939\u093f\u0928\u094d\u0926\u0940",
