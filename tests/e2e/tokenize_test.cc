@@ -14,7 +14,7 @@ namespace {
 
 const std::string kTokenizer = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/gpt2";
 
-constexpr const char* kModel = R"(
+constexpr const char* kTokenModel = R"(
 model:
   layers:
     - Input: {name: ids, shape: [8], dtype: int32}
@@ -31,7 +31,7 @@ seed: 1
 run: {dir: run}
 )";
 
-std::string play() {
+std::string play_text() {
   std::string text;
   for (int i = 0; i < 20; ++i) {
     text += "First Citizen:\nBefore we proceed any further, hear me speak.\n";
@@ -43,7 +43,7 @@ std::string play() {
 
 TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing is overwritten") {
   TemporaryFolder folder;
-  folder.write("a.txt", play());
+  folder.write("a.txt", play_text());
   const auto tokenize = [&](std::vector<std::string> more, const std::string& input = "") {
     Command command;
     command.args = {"data", "tokenize", "--tokenizer", kTokenizer, "--separator", "<|endoftext|>"};
@@ -78,7 +78,7 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
   folder.write("c.yaml", std::string("data:\n  train: {source: tokens, path: ids.bin, "
                                      "sequence_length: 8, vocabulary: 600, "
                                      "document_separator: 0}\n") +
-                             kModel);
+                             kTokenModel);
   const Result trained = meshtrain({"train", "c.yaml", "--mesh", "2"}, folder.path());
   CAPTURE(trained.err);
   CHECK(trained.exit_code == 0);
@@ -86,13 +86,13 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
 
 TEST_CASE("text with a tokenizer: the run evaluates without the tokenizer's folder") {
   TemporaryFolder folder;
-  folder.write("a.txt", play());
+  folder.write("a.txt", play_text());
   const std::string moved = folder.path() + "/tokenizer";
   std::filesystem::copy(kTokenizer, moved);
   folder.write("c.yaml", std::string("data:\n  train: {source: text, path: a.txt, sequence_length: "
                                      "8, vocabulary: {tokenizer: tokenizer}, document_separator: "
                                      "0}\n  test: {source: text, path: a.txt}\n") +
-                             kModel);
+                             kTokenModel);
   const Result trained = meshtrain({"train", "c.yaml"}, folder.path());
   CAPTURE(trained.err);
   REQUIRE(trained.exit_code == 0);
