@@ -26,6 +26,7 @@ namespace meshtrain {
   ADD(config_show)                 \
   ADD(data_fetch)                  \
   ADD(data_inspect)                \
+  ADD(data_tokenize)               \
   ADD(devices)                     \
   ADD(doctor)                      \
   ADD(export)                      \
@@ -55,7 +56,7 @@ struct Group {
   const char *name, *meaning;
 };
 constexpr Group kGroups[] = {{"config", "Show the merged config, compare two"},
-                             {"data", "Data sets: download and look into them"},
+                             {"data", "Data sets: download, look into them, tokenize texts"},
                              {"runs", "Runs in a folder: list, tag, remove"},
                              {"bench", "Measure this machine, or these processes"}};
 

@@ -177,16 +177,20 @@ std::string learned_text(const LearnedData& learned) {
   for (const auto& [column, texts] : csv.categories) {
     categories.push_back({{"column", text_json(column)}, {"texts", texts_json(texts)}});
   }
-  return sealed_json({{"learned_data", kVersion},
-                      {"source", learned.source},
-                      {"header", csv.has_header},
-                      {"columns", std::move(columns)},
-                      {"features", texts_json(csv.features)},
-                      {"numbers", texts_json(csv.numbers)},
-                      {"means", std::move(means)},
-                      {"categories", std::move(categories)},
-                      {"characters", utf8(learned.characters)},
-                      {"class_names", texts_json(learned.class_names)}});
+  Json json = {{"learned_data", kVersion},
+               {"source", learned.source},
+               {"header", csv.has_header},
+               {"columns", std::move(columns)},
+               {"features", texts_json(csv.features)},
+               {"numbers", texts_json(csv.numbers)},
+               {"means", std::move(means)},
+               {"categories", std::move(categories)},
+               {"characters", utf8(learned.characters)},
+               {"class_names", texts_json(learned.class_names)}};
+  if (!learned.tokenizer.empty()) {
+    json["tokenizer"] = learned.tokenizer;
+  }
+  return sealed_json(json);
 }
 
 bool is_learned_text(std::string_view text) {
@@ -201,6 +205,7 @@ LearnedPtr parse_learned(std::string_view text, const std::string& path) {
   learned->source = fields.text("source");
   learned->csv.has_header = fields.boolean("header");
   learned->characters = parse_characters(fields.text("characters"), path);
+  learned->tokenizer = fields.has("tokenizer") ? fields.text("tokenizer") : "";
   return learned;
 }
 

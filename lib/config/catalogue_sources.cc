@@ -121,16 +121,47 @@ void check_windows(const WindowOptions& source, const ClassScope& scope) {
         "E111", scope.object.loc,
         fmt::format("`{}` needs `sequence_length`: length of a sample", scope.object.class_name));
   }
+  if (source.document_separator.value && source.target != WindowTarget::kSequence) {
+    scope.diagnostics
+        .error("E113", source.document_separator.loc,
+               "`document_separator` needs a target for each id of a sample")
+        .help("`target: sequence`, which is the default");
+  }
+}
+
+std::string TextOptions::tokenizer() const {
+  if (vocabulary.is_dict()) {
+    for (const auto& [key, folder] : vocabulary.dict()) {
+      if (key == "tokenizer" && folder.is_string()) {
+        return folder.string();
+      }
+    }
+  }
+  return "";
 }
 
 void check_text(const TextOptions& source, const ClassScope& scope) {
   check_windows(source, scope);
-  if (!source.characters->empty() + !source.characters_file.empty() +
-          (source.vocabulary == TextVocabulary::kBytes) >
-      1) {
+  const bool has_tokens = source.vocabulary.is_dict();
+  const bool is_known = has_tokens
+                            ? source.vocabulary.dict().size() == 1 && !source.tokenizer().empty()
+                            : source.has_bytes() || (source.vocabulary.is_string() &&
+                                                     source.vocabulary.string() == "characters");
+  if (!is_known) {
+    scope.diagnostics.error(
+        "E113", source.vocabulary.loc,
+        fmt::format("`vocabulary` of `text` must be characters, bytes or {{tokenizer: FOLDER}}{}",
+                    source.vocabulary.is_string()
+                        ? fmt::format(", not `{}`", source.vocabulary.string())
+                        : ""));
+  }
+  if (!source.characters->empty() + !source.characters_file.empty() + source.has_bytes() > 1) {
     scope.diagnostics.error("E113", scope.object.loc,
                             "`characters`, `characters_file` and `vocabulary: bytes` of `text` "
                             "exclude each other");
+  } else if (has_tokens && (!source.characters->empty() || !source.characters_file.empty())) {
+    scope.diagnostics.error("E113", source.vocabulary.loc,
+                            "`characters` and the tokenizer of `vocabulary` exclude each other");
   }
 }
 

@@ -216,6 +216,7 @@ struct WindowOptions : SourceOptions {
   Paths path;
   std::optional<int64_t> sequence_length, stride;
   std::optional<WindowTarget> target = WindowTarget::kSequence;  // nothing: no targets
+  Located<std::optional<int64_t>> document_separator;
 };
 void check_windows(const WindowOptions& source, const ClassScope& scope);
 inline std::vector<Spec> window_args(const char* path_help, std::vector<Spec> more) {
@@ -224,17 +225,21 @@ inline std::vector<Spec> window_args(const char* path_help, std::vector<Spec> mo
       key("path", &S::path, path_help).required().own_samples(),
       count("sequence_length", &S::sequence_length, "length of a sample"),
       count("stride", &S::stride, "from one sample to the next; sequence_length when null"),
-      key("target", &S::target, "what follows each place of the sample, or its last one")};
+      key("target", &S::target, "what follows each place of the sample, or its last one"),
+      key("document_separator", &S::document_separator,
+          "id that ends a document: gives the inputs `segments` and `positions`, where the model "
+          "has them, and no weight to the target behind it")
+          .least(0)};
   args.insert(args.end(), more.begin(), more.end());
   return args;
 }
 
-enum class TextVocabulary : uint8_t { kCharacters, kBytes };
-constexpr auto words(TextVocabulary) {
-  return word_list("characters", "bytes");
-}
 struct TextOptions : WindowOptions {
-  TextVocabulary vocabulary = TextVocabulary::kCharacters;
+  Names vocabulary{{std::string("characters"), {}, true}};
+
+  bool has_bytes() const { return vocabulary.is_string() && vocabulary.string() == "bytes"; }
+  // The folder of the tokenizer's files; empty without one.
+  std::string tokenizer() const;
   Located<std::string> characters;  // empty: those of the training text
   std::string characters_file;
 };
@@ -245,7 +250,9 @@ inline ClassSpec text_source() {
       "text", "characters, and which ones follow",
       window_args(
           "the text, in UTF-8",
-          {key("vocabulary", &S::vocabulary, "what has an id"),
+          {key("vocabulary", &S::vocabulary,
+               "what has an id: `characters`, `bytes`, or the tokens of {tokenizer: FOLDER}, "
+               "which holds tokenizer.json, or vocab.json and merges.txt"),
            key("characters", &S::characters,
                "those that have ids, in their order; those of the training text, sorted, when "
                "null"),
@@ -256,21 +263,30 @@ inline ClassSpec text_source() {
   spec.is_read_like_training = true;
   spec.learns = [](const ConfigObject& source) {
     const S options = read_options<S>(source);
-    return options.vocabulary != TextVocabulary::kBytes && options.characters->empty();
+    return !options.has_bytes() && options.characters->empty();
   };
   return spec;
 }
 
+enum class TokenHeader : uint8_t { kAuto, kNone };
+constexpr auto words(TokenHeader) {
+  return word_list("auto", "none");
+}
 struct TokensOptions : WindowOptions {
   std::string dtype = "uint16";
+  TokenHeader header = TokenHeader::kAuto;
   std::optional<int64_t> vocabulary;
 };
 inline ClassSpec tokens_source() {
   using S = TokensOptions;
   ClassSpec spec = source_of<S>(
       "tokens", "ids of tokens, and which ones follow",
-      window_args("raw little-endian ids",
-                  {key("dtype", &S::dtype, "of an id in the file").one_of({"uint16", "uint32"}),
+      window_args("little-endian ids",
+                  {key("dtype", &S::dtype, "of an id in a file without a header")
+                       .one_of({"uint16", "uint32"}),
+                   key("header", &S::header,
+                       "auto: llm.c's 1024 bytes where a file begins with them, which say the "
+                       "type; none: ids from the first byte"),
                    count("vocabulary", &S::vocabulary, "every id must be below")}),
       check_windows);
   spec.is_read_like_training = true;

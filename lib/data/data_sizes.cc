@@ -6,6 +6,7 @@
 
 #include "data/learned.h"
 #include "data/sources.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace meshtrain {
 namespace {
@@ -40,9 +41,10 @@ void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes&
     }
   }
   if (const auto text = options_if<TextOptions>(train)) {
-    sizes.vocabularies[""] = text->vocabulary == TextVocabulary::kBytes
-                                 ? 256
-                                 : static_cast<int64_t>(data.learned->characters.size());
+    sizes.vocabularies[""] = text->has_bytes() ? 256
+                             : text->tokenizer().empty()
+                                 ? static_cast<int64_t>(data.learned->characters.size())
+                                 : Tokenizer(data.learned->tokenizer, text->tokenizer()).size();
   }
   if (const auto tokens = options_if<TokensOptions>(train); tokens && tokens->vocabulary) {
     sizes.vocabularies[""] = *tokens->vocabulary;

@@ -43,6 +43,7 @@ struct Dataset {
     std::string name;  // "x", "y", or the input's or output's own name
     RowsPtr rows;
     std::vector<std::string> columns = {};  // names within a sample, where the source has them
+    bool is_optional = false;               // left out for a model without an Input of this name
   };
   std::string description;  // "digits (train, 10000 samples)"
   std::vector<Array> inputs;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/file_rows.h"
+#include "data/token_file.h"
 #include "data/windows.h"
 #include "tensor/read_error.h"
 
@@ -49,24 +50,20 @@ class MemoryIds final : public Ids {
 // One file of ids.
 struct IdFile {
   WatchedFile file;
+  TokenLayout layout;
   int64_t first = 0;  // id of the whole sequence with which it begins
 };
 
 class FileIds final : public Ids {
  public:
-  FileIds(const std::vector<std::string>& paths, DType dtype, int64_t vocabulary,
-          const SourceLoc& loc)
-      : dtype_(dtype), limit_(vocabulary > 0 ? vocabulary : kMaxIds), loc_(loc) {
-    const size_t id_bytes = dtype_size(dtype);
+  FileIds(const std::vector<std::string>& paths, DType dtype, TokenHeader header,
+          int64_t vocabulary, const SourceLoc& loc)
+      : limit_(vocabulary > 0 ? vocabulary : kMaxIds), loc_(loc) {
     for (const std::string& path : paths) {
       InputFile file = open_input(path, "E300", "E300");
-      if (file.size() % id_bytes != 0) {
-        read_error("E305", path, "{} bytes are no whole number of {} ids; truncated?",
-                   format_thousands(static_cast<int64_t>(file.size())), dtype_name(dtype));
-      }
-      const auto count = static_cast<int64_t>(file.size() / id_bytes);
-      files_.push_back({WatchedFile(std::move(file), loc), size_});
-      size_ += count;
+      const TokenLayout layout = token_layout(file, dtype, header);
+      files_.push_back({WatchedFile(std::move(file), loc), layout, size_});
+      size_ += layout.count;
     }
   }
 
@@ -89,11 +86,12 @@ class FileIds final : public Ids {
  private:
   // Ids of one file, `offset` ids behind its begin.
   void read_part(const IdFile& from, int64_t offset, std::span<int32_t> to) const {
-    const size_t id_bytes = dtype_size(dtype_);
+    const size_t id_bytes = dtype_size(from.layout.dtype);
     // The narrower ids are read into the end of the space that they will fill.
     auto* const bytes = reinterpret_cast<std::byte*>(to.data()) + to.size() * (4 - id_bytes);
-    from.file.read_at(static_cast<uint64_t>(offset) * id_bytes, bytes, to.size() * id_bytes);
-    widen(dtype_, bytes, to);
+    from.file.read_at(from.layout.begin + static_cast<uint64_t>(offset) * id_bytes, bytes,
+                      to.size() * id_bytes);
+    widen(from.layout.dtype, bytes, to);
     for (size_t i = 0; i < to.size(); ++i) {
       if (static_cast<uint32_t>(to[i]) >= limit_) {
         throw ConfigError(
@@ -105,7 +103,6 @@ class FileIds final : public Ids {
     }
   }
 
-  DType dtype_;
   int64_t limit_;  // every id is below it
   SourceLoc loc_;
   std::vector<IdFile> files_;
@@ -119,9 +116,9 @@ IdsPtr ids_in_memory(HostTensor tensor) {
   return std::make_shared<MemoryIds>(std::move(tensor));
 }
 
-IdsPtr ids_in_files(const std::vector<std::string>& paths, DType dtype, int64_t vocabulary,
-                    const SourceLoc& loc) {
-  return std::make_shared<FileIds>(paths, dtype, vocabulary, loc);
+IdsPtr ids_in_files(const std::vector<std::string>& paths, DType dtype, TokenHeader header,
+                    int64_t vocabulary, const SourceLoc& loc) {
+  return std::make_shared<FileIds>(paths, dtype, header, vocabulary, loc);
 }
 
 }  // namespace meshtrain

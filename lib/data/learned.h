@@ -16,8 +16,9 @@ namespace meshtrain {
 struct LearnedData {
   std::string source;                    // class of the training source: "csv"
   CsvLearned csv;                        // of csv
-  Vocabulary characters;                 // of text; empty where ids are bytes
+  Vocabulary characters;                 // of text; empty where ids are bytes or tokens
   std::vector<std::string> class_names;  // of the integer labels, where the source knows them
+  std::string tokenizer;                 // of text with tokens: the text of its tokenizer.json
 };
 using LearnedPtr = std::shared_ptr<const LearnedData>;
 

@@ -239,6 +239,32 @@ void check_same_data(const Coordinator& coordinator, const std::string& hash,
   }
 }
 
+namespace {
+
+// Leaves out optional arrays that no input is named after. Where others stay, the one array and the
+// one input without a partner belong together.
+void match_optional(const std::vector<std::string>& names, std::vector<Dataset::Array>& arrays) {
+  const auto is_named = [&](const Dataset::Array& array) {
+    return std::find(names.begin(), names.end(), array.name) != names.end();
+  };
+  std::erase_if(arrays, [&](const auto& array) { return array.is_optional && !is_named(array); });
+  if (std::none_of(arrays.begin(), arrays.end(), [](auto& array) { return array.is_optional; })) {
+    return;
+  }
+  std::vector<std::string> free;
+  for (const std::string& name : names) {
+    if (std::none_of(arrays.begin(), arrays.end(), [&](auto& a) { return a.name == name; })) {
+      free.push_back(name);
+    }
+  }
+  if (free.size() == 1 &&
+      std::count_if(arrays.begin(), arrays.end(), is_named) + 1 == std::ssize(arrays)) {
+    std::find_if_not(arrays.begin(), arrays.end(), is_named)->name = free[0];
+  }
+}
+
+}  // namespace
+
 void order_arrays(const ModelConfig& model, Dataset& dataset) {
   std::vector<std::string> inputs, outputs;
   for (const LayerConfig& layer : model.layers) {
@@ -249,6 +275,7 @@ void order_arrays(const ModelConfig& model, Dataset& dataset) {
   for (const auto& [name, layer] : model.outputs) {
     outputs.push_back(name);
   }
+  match_optional(inputs, dataset.inputs);
   Diagnostics diagnostics;
   order_by_name(dataset.inputs, inputs, "input", dataset.loc, diagnostics);
   order_by_name(dataset.targets, outputs, "output", dataset.loc, diagnostics);

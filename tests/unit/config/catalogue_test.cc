@@ -150,7 +150,8 @@ TEST_CASE("read_options: arguments become members") {
   CHECK(text.sequence_length == 8);
   CHECK_FALSE(text.stride.has_value());
   CHECK(text.target == WindowTarget::kLast);
-  CHECK(text.vocabulary == TextVocabulary::kCharacters);
+  CHECK(text.vocabulary.string() == "characters");
+  CHECK(!text.has_bytes());
   CHECK(text.slice.value == "[:5]");
   CHECK(text.slice.loc.line == 5);
   CHECK(text.characters.loc.line == 4);  // of the class

@@ -9,6 +9,8 @@
 #include "data/characters.h"
 #include "data/learned.h"
 #include "data/sources.h"
+#include "data/token_file.h"
+#include "data/tokenizer/tokenizer.h"
 #include "source_config.h"
 #include "support/malformed.h"
 
@@ -157,6 +159,71 @@ TEST_CASE("text: a given vocabulary and bytes") {
   CHECK(caught([&] {
           ids({{"characters", value("abc")}});
         }).says("offset 3: the character U+000A"));
+}
+
+ConfigValue tokenizer_value(const char* name) {
+  return value(ConfigValue::Dict{{"tokenizer", value(std::string(MESHTRAIN_SOURCE_DIR) +
+                                                     "/tests/golden/tokenizers/" + name)}});
+}
+
+TEST_CASE("text: tokens of a tokenizer, which later data get from what was learned") {
+  const TempFolder folder;
+  folder.write("t.txt", "First Citizen:\nBefore we proceed any further, hear me speak.\n");
+  Tokenizer tokenizer(read_tokenizer_text(tokenizer_value("gpt2").dict()[0].second.string()), "t");
+  std::vector<int32_t> expected;
+  tokenizer.encode("First Citizen:\nBefore we proceed any further, hear me speak.\n", expected,
+                   "t");
+  const Args args = {{"path", value("t.txt")}, {"vocabulary", tokenizer_value("gpt2")}};
+  const Dataset dataset = load(folder, ids_source("text", args));
+  CHECK(read_rows(dataset.inputs[0].rows, {0}) == Ints(expected.begin(), expected.begin() + 3));
+  REQUIRE(dataset.learned);
+  CHECK(Tokenizer(dataset.learned->tokenizer, "t").size() == 600);
+  const ConfigObject moved = ids_source(
+      "text", {{"path", value("t.txt")}, {"vocabulary", tokenizer_value("not there any more")}});
+  DataConfig data;
+  data.base_dir = folder.path();
+  const Dataset later = load_dataset(moved, data, dataset.learned);
+  CHECK(read_rows(later.inputs[0].rows, {1}) == read_rows(dataset.inputs[0].rows, {1}));
+  CHECK(caught([&] { load_dataset(moved, data); }).code == "E300");
+}
+
+TEST_CASE("tokens: llm.c's header says the type; files with and without one are one sequence") {
+  const TempFolder folder;
+  const auto bytes_of = [](const auto& ids) {
+    return std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
+  };
+  folder.write("1.bin",
+               token_header(DType::kUInt32, 2) + bytes_of(std::vector<uint32_t>{7, 70000}));
+  folder.write("2.bin", token_header(DType::kUInt16, 3) + bytes_of(std::vector<uint16_t>{1, 2, 3}));
+  folder.write("3.bin", bytes_of(std::vector<uint16_t>{4, 5}));
+  const auto rows = [&](const Args& more) {
+    Args args = {{"path", value("*.bin")}, {"sequence_length", value(7)}, {"target", null_value()}};
+    args.insert(args.end(), more.begin(), more.end());
+    return load(folder, ids_source("tokens", args)).inputs[0].rows;
+  };
+  CHECK(read_rows(rows({}), {0}) == Ints{7, 70000, 1, 2, 3, 4, 5});
+  CHECK(rows({{"path", value("3.bin")}, {"sequence_length", value(1)}})->size() == 2);
+  CHECK(rows({{"path", value("2.bin")}, {"header", value("none")}, {"sequence_length", value(1)}})
+            ->size() == 515);
+}
+
+TEST_CASE("tokens: documents give segments, positions and weights") {
+  const TempFolder folder;
+  const std::vector<uint16_t> ids = {4, 5, 0, 6, 0, 0, 7, 8, 9};
+  folder.write("ids.bin", {reinterpret_cast<const char*>(ids.data()), ids.size() * 2});
+  const Dataset dataset = load(folder, ids_source("tokens", {{"path", value("ids.bin")},
+                                                             {"sequence_length", value(4)},
+                                                             {"document_separator", value(0)}}));
+  REQUIRE(dataset.inputs.size() == 3);
+  CHECK(dataset.inputs[1].name == "segments");
+  CHECK(dataset.inputs[2].name == "positions");
+  CHECK(read_rows(dataset.inputs[0].rows, {0, 1}) == Ints{4, 5, 0, 6, 0, 0, 7, 8});
+  CHECK(read_rows(dataset.inputs[1].rows, {0, 1}) == Ints{1, 1, 1, 2, 1, 2, 3, 3});
+  CHECK(read_rows(dataset.inputs[2].rows, {0, 1}) == Ints{0, 1, 2, 0, 0, 0, 0, 1});
+  const HostTensor weights = dataset.sample_weight->read_range(0, 2);
+  CHECK(weights.shape() == Shape{2, 4});
+  CHECK(std::vector<float>(weights.data<float>(), weights.data<float>() + 8) ==
+        std::vector<float>{1, 1, 0, 1, 0, 0, 1, 1});
 }
 
 TEST_CASE("read_content: characters that a block boundary cuts and bytes that are no UTF-8") {

@@ -1,0 +1,59 @@
+// What a tokenizer's files say: a byte-pair encoding, and how a text becomes the words it encodes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace meshtrain {
+
+// A token that is found in the text before anything else.
+struct AddedToken {
+  std::string content;
+  int32_t id = 0;
+  bool is_special = false;              // left out by decode() on request
+  bool takes_left = false;              // the white space before it belongs to it
+  bool takes_right = false;             // the white space behind it belongs to it
+  bool is_found_in_normalized = false;  // found after the normalizer
+};
+
+struct BpeMerge {
+  int32_t left = 0, right = 0;  // ids of adjacent tokens
+  int32_t result = 0;           // id of both as one
+};
+
+struct TokenizerSpec {
+  using Replacement = std::pair<std::string, std::string>;  // each occurrence, and what it becomes
+
+  std::vector<std::string> tokens;  // by id, as the file has them; empty where an id has no token
+  std::vector<BpeMerge> merges;     // the first ones are merged first
+  std::vector<AddedToken> added;
+  std::string prepended;                  // before each text between added tokens
+  std::vector<Replacement> replacements;  // in the text
+  std::vector<std::string> splits;        // regexes, each isolates its matches; one after the other
+  bool is_byte_level = false;             // tokens are texts of the printable alphabet of bytes
+  bool adds_space = false;                // before a text that does not begin with one
+  bool has_byte_tokens = false;           // bytes of unknown characters are `<0x0A>`
+  bool prefers_whole_words = false;       // a word that is a token is not merged
+  bool fuses_unknown = false;             // adjacent unknown characters are one unknown token
+  std::optional<int32_t> unknown;         // id of what has no token
+  std::vector<Replacement> decoded;       // in the tokens of decode()
+  bool strips_first_space = false;        // in the text of decode()
+};
+
+// Returns the text of a `tokenizer.json`: of that file of the folder, or made of `vocab.json` and
+// `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens). Throws
+// ConfigError E300 when the folder has neither, E318 for damaged files.
+std::string read_tokenizer_text(const std::string& folder);
+
+// Reads the text of a `tokenizer.json`; `path` is for messages. Throws ConfigError E318 for damaged
+// texts and merges that do not fit, E327 for a tokenizer that is not BPE, which it names.
+TokenizerSpec parse_tokenizer(std::string_view text, const std::string& path);
+
+// The regex that splits texts for GPT-2.
+std::string_view gpt2_pattern();
+
+}  // namespace meshtrain

@@ -1,0 +1,313 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+#include "base/parse_number.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "tensor/read_error.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxCachedWords = size_t{1} << 18;
+constexpr size_t kMaxCachedBytes = 64;  // of a word
+
+void check_utf8(std::string_view text, const std::string& name) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = static_cast<unsigned char>(text[at]) < 0x80 ? 1 : utf8_length(text, at);
+    if (length == 0) {
+      read_error("E318", name, "byte 0x{:02x} at offset {} is not UTF-8",
+                 static_cast<unsigned char>(text[at]), format_thousands(static_cast<int64_t>(at)));
+    }
+    at += length;
+  }
+}
+
+std::string replace_all(std::string text, const TokenizerSpec::Replacement& by) {
+  for (size_t at = 0; (at = text.find(by.first, at)) != std::string::npos; at += by.second.size()) {
+    text.replace(at, by.first.size(), by.second);
+  }
+  return text;
+}
+
+bool is_white_space(char32_t c) {
+  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+// Bytes of white space at the end of `text`.
+size_t white_space_before(std::string_view text) {
+  size_t at = text.size();
+  while (at > 0) {
+    size_t begin = at - 1;
+    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
+      --begin;
+    }
+    if (!is_white_space(code_point(text.substr(begin, at - begin)))) {
+      break;
+    }
+    at = begin;
+  }
+  return text.size() - at;
+}
+
+// Bytes of white space at the begin of `text`.
+size_t white_space_at_begin(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t length = utf8_length(text, at);
+    if (!is_white_space(code_point(text.substr(at, length)))) {
+      break;
+    }
+    at += length;
+  }
+  return at;
+}
+
+std::string byte_token(unsigned char byte) {
+  return fmt::format("<0x{:02X}>", byte);
+}
+
+std::string alphabet_text(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) {
+    append_utf8(byte_alphabet()[static_cast<unsigned char>(byte)], out);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::string_view text, const std::string& path)
+    : spec_(parse_tokenizer(text, path)),
+      path_(path),
+      tokens_(spec_.tokens),
+      merges_(spec_.merges) {
+  for (const AddedToken& token : spec_.added) {
+    const auto id = static_cast<size_t>(token.id);
+    tokens_.resize(std::max(tokens_.size(), id + 1));
+    tokens_[id] = token.content;
+    is_added_.resize(tokens_.size());
+    is_special_.resize(tokens_.size());
+    is_added_[id] = true;
+    is_special_[id] = token.is_special;
+    added_[token.is_found_in_normalized ? 1 : 0].push_back(token);
+  }
+  is_added_.resize(tokens_.size());
+  is_special_.resize(tokens_.size());
+  for (auto& tokens : added_) {
+    std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) {
+      return a.content.size() > b.content.size();
+    });
+  }
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
+    if (!spec_.tokens[id].empty()) {
+      ids_.emplace(spec_.tokens[id], static_cast<int32_t>(id));
+    }
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char character = static_cast<char>(byte);
+    const auto found = ids_.find(spec_.is_byte_level ? alphabet_text({&character, 1})
+                                                     : byte_token(static_cast<uint8_t>(byte)));
+    byte_ids_[byte] = found == ids_.end() ? -1 : found->second;
+    bytes_[byte_alphabet()[byte]] = character;
+  }
+  for (const std::string& regex : spec_.splits) {
+    splits_.emplace_back(regex, path);
+  }
+}
+
+std::optional<int32_t> Tokenizer::find(std::string_view token) const {
+  for (const AddedToken& added : spec_.added) {
+    if (added.content == token) {
+      return added.id;
+    }
+  }
+  const auto found = ids_.find(std::string(token));
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids, const std::string& name) {
+  check_utf8(text, name);
+  name_ = name;
+  encode_added(text, false, ids);
+}
+
+// Added tokens are found in the text as it is, then others in what the normalizer leaves between.
+void Tokenizer::encode_added(std::string_view text, bool is_normalized, std::vector<int32_t>& ids) {
+  const std::vector<AddedToken>& tokens = added_[is_normalized ? 1 : 0];
+  const auto rest = [&](std::string_view part) {
+    if (part.empty()) {
+      return;
+    }
+    if (is_normalized) {
+      encode_plain(part, ids);
+    } else {
+      encode_added(normalize(part), true, ids);
+    }
+  };
+  std::string first_bytes;
+  for (const AddedToken& token : tokens) {
+    first_bytes += token.content[0];
+  }
+  size_t used = 0;
+  for (size_t at = 0; (at = text.find_first_of(first_bytes, at)) != std::string_view::npos;) {
+    const auto token = std::find_if(tokens.begin(), tokens.end(), [&](const AddedToken& entry) {
+      return starts_with(text.substr(at), entry.content);
+    });
+    if (token == tokens.end()) {
+      ++at;
+      continue;
+    }
+    std::string_view before = text.substr(used, at - used);
+    if (token->takes_left) {
+      before.remove_suffix(white_space_before(before));
+    }
+    rest(before);
+    ids.push_back(token->id);
+    at += token->content.size();
+    at += token->takes_right ? white_space_at_begin(text.substr(at)) : 0;
+    used = at;
+  }
+  rest(text.substr(used));
+}
+
+std::string Tokenizer::normalize(std::string_view text) const {
+  std::string out = spec_.prepended;
+  out += text;
+  for (const TokenizerSpec::Replacement& replacement : spec_.replacements) {
+    out = replace_all(std::move(out), replacement);
+  }
+  return out;
+}
+
+void Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) {
+  if (spec_.adds_space && !starts_with(text, " ")) {
+    encode_words(" " + std::string(text), 0, ids);
+  } else {
+    encode_words(text, 0, ids);
+  }
+}
+
+void Tokenizer::encode_words(std::string_view text, size_t split, std::vector<int32_t>& ids) {
+  if (split == splits_.size()) {
+    encode_word(text, ids);
+    return;
+  }
+  splits_[split].for_each_word(text,
+                               [&](std::string_view word) { encode_words(word, split + 1, ids); });
+}
+
+void Tokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids) {
+  if (word.size() > kMaxCachedBytes) {
+    const std::vector<int32_t> own = word_ids(word);
+    ids.insert(ids.end(), own.begin(), own.end());
+    return;
+  }
+  const std::string key(word);
+  auto found = cache_.find(key);
+  if (found == cache_.end()) {
+    if (cache_.size() >= kMaxCachedWords) {
+      cache_.clear();
+    }
+    found = cache_.emplace(key, word_ids(word)).first;
+  }
+  ids.insert(ids.end(), found->second.begin(), found->second.end());
+}
+
+std::vector<int32_t> Tokenizer::word_ids(std::string_view word) const {
+  std::vector<int32_t> ids;
+  if (spec_.prefers_whole_words) {
+    const auto whole = ids_.find(spec_.is_byte_level ? alphabet_text(word) : std::string(word));
+    if (whole != ids_.end()) {
+      return {whole->second};
+    }
+  }
+  ids.reserve(word.size());
+  for (size_t at = 0; at < word.size();) {
+    const size_t length = spec_.is_byte_level ? 1 : utf8_length(word, at);
+    add_character(word.substr(at, length), ids);
+    at += length;
+  }
+  merges_.apply(ids);
+  return ids;
+}
+
+// A byte of a byte-level vocabulary, else a character.
+void Tokenizer::add_character(std::string_view character, std::vector<int32_t>& ids) const {
+  const auto id_of_byte = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+  if (spec_.is_byte_level && id_of_byte(character[0]) >= 0) {
+    ids.push_back(id_of_byte(character[0]));
+    return;
+  }
+  if (!spec_.is_byte_level) {
+    if (const auto found = ids_.find(std::string(character)); found != ids_.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+    const auto has_token = [&](char byte) { return id_of_byte(byte) >= 0; };
+    if (spec_.has_byte_tokens && std::all_of(character.begin(), character.end(), has_token)) {
+      for (const char byte : character) {
+        ids.push_back(id_of_byte(byte));
+      }
+      return;
+    }
+  }
+  if (!spec_.unknown) {
+    const std::string shown =
+        spec_.is_byte_level
+            ? fmt::format("byte 0x{:02x}", static_cast<unsigned char>(character[0]))
+            : fmt::format("character U+{:04X}", static_cast<uint32_t>(code_point(character)));
+    read_error("E314", name_, "the {} has no token in `{}`, which names no unknown token", shown,
+               path_);
+  }
+  if (!spec_.fuses_unknown || ids.empty() || ids.back() != *spec_.unknown) {
+    ids.push_back(*spec_.unknown);
+  }
+}
+
+std::string Tokenizer::decode_token(int32_t id) const {
+  const auto place = static_cast<size_t>(id);
+  const std::string& token = tokens_[place];
+  if (spec_.is_byte_level && !is_added_[place]) {
+    std::string out;
+    for (size_t at = 0; at < token.size();) {
+      const size_t length = utf8_length(token, at);
+      const auto byte = bytes_.find(code_point(std::string_view(token).substr(at, length)));
+      if (byte == bytes_.end()) {
+        return token;  // not of the alphabet: as it is
+      }
+      out += byte->second;
+      at += length;
+    }
+    return out;
+  }
+  if (spec_.has_byte_tokens && token.size() == 6 && starts_with(token, "<0x")) {
+    if (const auto byte = parse_number<uint8_t>(std::string_view(token).substr(3, 2), 16)) {
+      return {static_cast<char>(*byte)};
+    }
+  }
+  std::string out = token;
+  for (const TokenizerSpec::Replacement& replacement : spec_.decoded) {
+    out = replace_all(std::move(out), replacement);
+  }
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  std::string out;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= size() || tokens_[static_cast<size_t>(id)].empty()) {
+      read_error("E314", path_, "no token has the id {}", id);
+    }
+    if (!skip_special || !is_special_[static_cast<size_t>(id)]) {
+      out += decode_token(id);
+    }
+  }
+  return spec_.strips_first_space && starts_with(out, " ") ? out.substr(1) : out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Tokenizers and what PyPI's `tokenizers` makes of hard texts with them: tests/golden/tokenizers.
+
+usage: tokenizers_golden.py TEXT    (trains on the first 200,000 characters of TEXT, UTF-8)
+"""
+
+import json
+import pathlib
+import random
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers, trainers
+
+OUT = pathlib.Path(__file__).parents[1] / "golden" / "tokenizers"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+TEXTS = [
+    "", " ", "  ", "\n", "\n\n\n", "\t \t", " \n \n x", "a", " a", "a ", "  a  b  ", "a\u00a0b\u2003c\u3000d",
+    "x\u180ey \u200b z\u2028w\u0085v", "Good day, world!", "I'm you're he'll they'd we've it's don't",
+    "I'M YOU'RE 'S 'Ll \u017f'\u017f", "First Citizen:\nBefore we proceed any further, hear me speak.\n\n",
+    "0", "12", "1234567890", "3.14159 -2e10 0x1F \u0663\u0664\u0665 \u00bd \u2167 \u00b2", "a1b22c333", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea\u2764\ufe0f",
+    "\u4f60\u597d\uff0c\u4e16\u754c\uff01", "\u3053\u3093\u306b\u3061\u306f\u4e16\u754c", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "e\u0301\u0327 \u00e9 \ufb01 \u1e9e", "\u0939\u093f\u0928\u094d\u0926\u0940",
+    "for (int i = 0; i < n; ++i) {\n\treturn a[i] /= 2; // x\n}\n", "<html>&amp;</html>", "a" * 3000,
+    "the " * 200, "ab" * 700 + " " * 300 + "!" * 300, "\u00e9" * 500, "\x00\x01\x1f\x7f\u0080\u00ff",
+    "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> <|endoftext|>", "<|endoftext|", "x <mask>  y",
+    "a<b> <b>c <bb>", "\r\n\r\nx\r\n", "\ufeffbom \ufffd \U0010ffff", "can't\u2019t \u201cquoted\u201d \u2014 dash\u2026",
+]
+
+
+def random_texts(count):
+    rng = random.Random(1)
+    alphabet = list(" \n\t'sStTab01,.") + ["\u00e9", "\u4e16", "\U0001f600", "\u00a0", "the", " I", "'ll", "  ", "<b>", "\u0301"]
+    return ["".join(rng.choices(alphabet, k=rng.randrange(40))) for _ in range(count)]
+
+
+def trained(text, vocabulary, pattern=None, **model):
+    tokenizer = Tokenizer(models.BPE(**model))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    tokenizer.pre_tokenizer = byte_level if pattern is None else pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=vocabulary, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>"]))
+    return tokenizer
+
+
+def llama2_like(text):
+    """Characters, `<0x0A>` for bytes of others, and no words: spaces become U+2581."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_next")
+    special = ["<unk>", "<s>", "</s>"]
+    tokenizer.train_from_iterator([text.replace(" ", "\u2581").replace("\n", "")], trainers.BpeTrainer(
+        vocab_size=550, show_progress=False, max_token_length=8,
+        special_tokens=special + [f"<0x{i:02X}>" for i in range(256)]))
+    tokenizer.pre_tokenizer = None
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def without_byte_tokens_added(tokenizer):
+    """The bytes are tokens of the vocabulary, as in Llama 2, not added ones."""
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [t for t in data["added_tokens"] if not t["content"].startswith("<0x")]
+    return Tokenizer.from_str(json.dumps(data))
+
+
+def cases(tokenizer):
+    out = []
+    for text in TEXTS + random_texts(60):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        out.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
+    return out
+
+
+def main():
+    text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")[:200000]
+    OUT.mkdir(exist_ok=True)
+    gpt2 = trained(text, 600)
+    llama3 = trained(text, 500, LLAMA3, ignore_merges=True)
+    llama3.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True, special=True, normalized=False),
+                       AddedToken("<b>"), AddedToken("<bb>", normalized=False)])
+    roberta = trained(text, 400)
+    roberta.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizers = {"gpt2": gpt2, "llama3": llama3, "llama2": without_byte_tokens_added(llama2_like(text)),
+                  "roberta": roberta}
+    for name, tokenizer in tokenizers.items():
+        (OUT / name).mkdir(exist_ok=True)
+        data = json.loads(tokenizer.to_str())
+        (OUT / name / "cases.json").write_text(json.dumps(cases(tokenizer)) + "\n")
+        (OUT / name / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False) + "\n")
+    folder = OUT / "gpt2_files"
+    folder.mkdir(exist_ok=True)
+    gpt2.model.save(str(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "support/golden.h"
+#include "support/malformed.h"
+
+namespace meshtrain {
+namespace {
+
+using nlohmann::json;
+using TokenIds = std::vector<int32_t>;
+
+std::string golden(const std::string& name) {
+  return std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/" + name;
+}
+Tokenizer tokenizer_of(const std::string& folder) {
+  return {read_tokenizer_text(folder), "tokenizer.json"};
+}
+TokenIds ids_of(Tokenizer& tokenizer, const std::string& text) {
+  TokenIds ids;
+  tokenizer.encode(text, ids, "text");
+  return ids;
+}
+
+// The message of what `call` throws.
+template <class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    const Diagnostic& problem = error.diagnostics().list().front();
+    return problem.code + " " + problem.message;
+  }
+  return "no problem";
+}
+
+// tests/reference/tokenizers_golden.py
+void check_cases(const std::string& folder, const std::string& name) {
+  Tokenizer tokenizer = tokenizer_of(golden(folder));
+  const json cases = parse_json(test::read_text(golden(name + "/cases.json")));
+  REQUIRE(cases.size() > 100);
+  for (const json& one : cases) {
+    const auto text = one.at("text").get<std::string>();
+    CAPTURE(text);
+    const TokenIds ids = ids_of(tokenizer, text);
+    CHECK(ids == one.at("ids").get<TokenIds>());
+    CHECK(tokenizer.decode(ids) == one.at("decoded").get<std::string>());
+    CHECK(ids_of(tokenizer, text) == ids);  // of cached words
+  }
+}
+
+TEST_CASE("Tokenizers give the ids and texts of `tokenizers`") {
+  for (const char* name : {"gpt2", "llama3", "llama2", "roberta"}) {
+    CAPTURE(name);
+    check_cases(name, name);
+  }
+}
+
+TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.json") {
+  check_cases("gpt2_files", "gpt2");
+}
+
+TEST_CASE("Ids of a byte-level tokenizer keep every byte; half a character is its bytes") {
+  Tokenizer tokenizer = tokenizer_of(golden("gpt2"));
+  const TokenIds ids = ids_of(tokenizer, "\xF0\x9F\x98\x80");
+  REQUIRE(ids.size() == 4);
+  CHECK(tokenizer.decode(std::span(ids).first(2)) == "\xF0\x9F");
+  CHECK(tokenizer.size() == 600);
+  CHECK(tokenizer.find("<|endoftext|>") == 0);
+  CHECK(tokenizer.find("\xC4\xA0the").has_value());
+  CHECK(!tokenizer.find("no such token"));
+  const TokenIds special = ids_of(tokenizer, "a<|endoftext|>b");
+  CHECK(tokenizer.decode(special) == "a<|endoftext|>b");
+  CHECK(tokenizer.decode(special, true) == "ab");
+  CHECK(message_of([&] { tokenizer.decode(TokenIds{600}); }) ==
+        "E314 `tokenizer.json`: no token has the id 600");
+}
+
+TEST_CASE("A text that is no UTF-8 is refused with the offset") {
+  Tokenizer tokenizer = tokenizer_of(golden("gpt2"));
+  for (const char* bad : {"abc\xFF", "abc\xC3", "abc\xED\xA0\x80", "abc\xC0\x80"}) {
+    const std::string text = bad;
+    CHECK(message_of([&] { ids_of(tokenizer, text); }) ==
+          fmt::format("E318 `text`: byte 0x{:02x} at offset 3 is not UTF-8",
+                      static_cast<unsigned char>(text[3])));
+  }
+}
+
+json small() {
+  return parse_json(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
+                        "merges": ["a b"]}})");
+}
+std::string problem_of(const json& wrong) {
+  return message_of([&] { Tokenizer(json_text(wrong), "t"); });
+}
+json with(const char* pointer, json value) {
+  json changed = small();
+  changed[json::json_pointer(pointer)] = std::move(value);
+  return changed;
+}
+
+TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
+  CHECK(problem_of(small()) == "no problem");
+  const std::pair<json, const char*> cases[] = {
+      {"text", "E318 `t`: no JSON object; cut off?"},
+      {with("/model/type", "Unigram"),
+       "E327 `t`: `model.type` is `Unigram`, a tokenizer that is not BPE, which is not read"},
+      {with("/model/type", "WordPiece"),
+       "E327 `t`: `model.type` is `WordPiece`, a tokenizer that is not BPE, which is not read"},
+      {with("/model/vocab", json::object()),
+       "E318 `t`: `model.vocab` must be an object of tokens and their ids"},
+      {with("/model/vocab/b", 0), "E318 `t`: `model.vocab` gives the id 0 to `a` and to `b`"},
+      {with("/model/vocab/b", -1),
+       "E318 `t`: `model.vocab[\"b\"]` must be an id from 0 to 16777215"},
+      {with("/model/vocab/b", 1.5),
+       "E318 `t`: `model.vocab[\"b\"]` must be an id from 0 to 16777215"},
+      {with("/model/vocab/", 3), "E318 `t`: `model.vocab` has an empty token, id 3"},
+      {with("/model/merges", nullptr),
+       "E318 `t`: `model.merges` must be a list of merges; it is missing"},
+      {with("/model/merges/0", "ab"),
+       "E318 `t`: `model.merges[0]` must be two tokens with one space between"},
+      {with("/model/merges/0", json{"a", "b", "c"}),
+       "E318 `t`: `model.merges[0]` must be two tokens, \"a b\" or [\"a\", \"b\"]"},
+      {with("/model/merges/0", "a c"),
+       "E318 `t`: `model.merges[0]` merges `a` and `c`, but `c` is not in the vocabulary"},
+      {with("/model/merges/0", "b a"),
+       "E318 `t`: `model.merges[0]` merges `b` and `a`, but `ba` is not in the vocabulary"},
+      {with("/model/unk_token", "<unk>"),
+       "E318 `t`: `model.unk_token` is `<unk>`, which is not in the vocabulary"},
+      {with("/model/dropout", 0.1), "E327 `t`: `model.dropout` is 0.1, which is not read"},
+      {with("/model/end_of_word_suffix", "</w>"),
+       "E327 `t`: `model.end_of_word_suffix` is `</w>`, which is not read"},
+      {with("/model/byte_fallback", 1), "E318 `t`: `model.byte_fallback` must be true or false"},
+      {with("/added_tokens", {{{"content", "x"}, {"id", 1}}}),
+       "E318 `t`: `added_tokens[0]` is `x` with the id 1, which is that of the token `b`"},
+      {with("/added_tokens", {{{"content", "x"}, {"id", 5}}, {{"content", "y"}, {"id", 5}}}),
+       "E318 `t`: `added_tokens[1]` is `y` with the id 5; another one is `x` with 5"},
+      {with("/added_tokens", {{{"content", ""}, {"id", 5}}}),
+       "E318 `t`: `added_tokens[0].content` must be at least one character"},
+      {with("/added_tokens", {{{"content", "x"}, {"id", 5}, {"single_word", true}}}),
+       "E327 `t`: `added_tokens[0].single_word` is true, which is not read"},
+      {with("/normalizer", {{"type", "NFC"}}),
+       "E327 `t`: `normalizer.type` is `NFC`, a normalizer, which is not read"},
+      {with("/pre_tokenizer", {{"type", "Metaspace"}}),
+       "E327 `t`: `pre_tokenizer.type` is `Metaspace`, a pre-tokenizer, which is not read"},
+      {with("/pre_tokenizer", {{"type", "Split"},
+                               {"pattern", {{"Regex", "a"}}},
+                               {"behavior", "Removed"},
+                               {"invert", false}}),
+       "E327 `t`: `pre_tokenizer.behavior` is `Removed`, which is not read"},
+      {with("/pre_tokenizer",
+            {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}}),
+       "E318 `t`: the pattern `(a` is not a regular expression: missing closing parenthesis"},
+      {with("/decoder", {{"type", "WordPiece"}}),
+       "E327 `t`: `decoder.type` is `WordPiece`, a decoder, which is not read"}};
+  for (const auto& [wrong, message] : cases) {
+    CHECK(problem_of(wrong) == message);
+  }
+  Tokenizer tokenizer(json_text(small()), "t");
+  TokenIds ids;
+  CHECK(message_of([&] { tokenizer.encode("abc", ids, "x.txt"); }) ==
+        "E314 `x.txt`: the character U+0063 has no token in `t`, which names no unknown token");
+}
+
+TEST_CASE("Wrong folders of tokenizers") {
+  const test::TempFolder folder;
+  const std::string path = folder.path();
+  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+        fmt::format("E300 `{}`: no tokenizer is here: it has neither `tokenizer.json` nor "
+                    "`vocab.json` and `merges.txt`",
+                    path));
+  folder.write("vocab.txt", "[PAD]\n");
+  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+        fmt::format("E327 `{}`: `vocab.txt` is WordPiece's, which is not read; a tokenizer is "
+                    "`tokenizer.json`, or `vocab.json` and `merges.txt`",
+                    path));
+  folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  folder.write("merges.txt", "#version: 0.2\na b\nab\n");
+  CHECK(
+      message_of([&] { read_tokenizer_text(path); }) ==
+      fmt::format("E318 `{}/merges.txt`: line 3: must be two tokens with one space between", path));
+  folder.write("vocab.json", R"({"a": 0, )");
+  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+        fmt::format("E318 `{}/vocab.json`: no JSON object; cut off?", path));
+}
+
+}  // namespace
+}  // namespace meshtrain
