@@ -19,8 +19,8 @@ using Words = std::vector<std::string>;
 
 // A command line up to the word that is completed.
 struct Line {
-  const CLI::App* app = nullptr;         // the subcommand
-  const CLI::Option* pending = nullptr;  // a flag whose value comes next
+  const CLI::App* app = nullptr;           // the subcommand
+  const CLI::Option* open_flag = nullptr;  // a flag whose value comes next
   Words positionals;
 };
 
@@ -52,12 +52,13 @@ Line read_line(const CLI::App& app, const Words& words) {
   Line line{&app, nullptr, {}};
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& word = words[i];
-    if (line.pending != nullptr) {
-      line.pending = nullptr;
+    if (line.open_flag != nullptr) {
+      line.open_flag = nullptr;
     } else if (is_flag(word)) {
       const CLI::Option* flag = flag_of(*line.app, word);
       const bool has_value = word.find('=') != std::string::npos;
-      line.pending = flag != nullptr && !has_value && flag->get_expected_min() > 0 ? flag : nullptr;
+      line.open_flag =
+          flag != nullptr && !has_value && flag->get_expected_min() > 0 ? flag : nullptr;
     } else if (const CLI::App* inner = subcommand_of(*line.app, word);
                inner != nullptr && line.positionals.empty()) {
       line.app = inner;
@@ -162,8 +163,8 @@ Words completions(const CLI::App& app, const Words& words) {
   const size_t equals = word.find('=');
   Words all;
   std::string before;
-  if (line.pending != nullptr) {
-    all = values_of(*line.pending, line);
+  if (line.open_flag != nullptr) {
+    all = values_of(*line.open_flag, line);
   } else if (is_flag(word) && equals != std::string::npos) {
     const CLI::Option* flag = flag_of(*line.app, word);
     all = flag == nullptr ? Words() : values_of(*flag, line);

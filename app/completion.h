@@ -1,4 +1,4 @@
-// What a command line may go on with: for the completion of shells.
+// How a command line may be continued: for the completion of shells.
 #pragma once
 
 #include <CLI/CLI.hpp>

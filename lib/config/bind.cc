@@ -186,11 +186,11 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   return config;
 }
 
-bool LogBound::holds_for(double found) const {
-  return kind == Kind::kLess        ? found < value
-         : kind == Kind::kLessEqual ? found <= value
-         : kind == Kind::kGreater   ? found > value
-                                    : found >= value;
+bool LogBound::holds_for(double logged) const {
+  return kind == Kind::kLess        ? logged < value
+         : kind == Kind::kLessEqual ? logged <= value
+         : kind == Kind::kGreater   ? logged > value
+                                    : logged >= value;
 }
 
 }  // namespace meshtrain

@@ -64,7 +64,7 @@ Place step(const Place& at, const std::string& part) {
   return {};
 }
 
-// "epochs=" or "compile.": how a name goes on.
+// "epochs=" or "compile.": how a name is continued.
 std::string with_end(const Spec& spec) {
   const bool has_parts = spec.kind == ValueKind::kSection || is_object_list(spec) ||
                          spec.kind == ValueKind::kMap || spec.kind == ValueKind::kAny;

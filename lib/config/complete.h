@@ -1,4 +1,4 @@
-// How an override that is being typed may go on, for the completion of shells.
+// How an override that is being typed may end, for the completion of shells.
 #pragma once
 
 #include <string>

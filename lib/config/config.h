@@ -165,7 +165,7 @@ struct LogBound {
   double value = 0;
   Located<std::string> text;  // as written: ">= 0.9"
 
-  bool holds_for(double found) const;  // false for NaN
+  bool holds_for(double logged) const;  // false for NaN
 };
 struct ExpectConfig {
   std::vector<LogBound> logs;         // of the last epoch

@@ -96,7 +96,7 @@ TEST_CASE("zsh reads its script") {
   Command command;
   command.program = "zsh";
   command.args = {"-f", "-c",
-                  "autoload -U compinit && compinit -u -d /dev/null; eval \"$('" MESHTRAIN_BINARY
+                  "autoload -U compinit && compinit -u -D; eval \"$('" MESHTRAIN_BINARY
                   "' completion zsh)\" && echo ${_comps[meshtrain]}"};
   if (run({.args = {"-c", "command -v zsh"}, .program = "sh"}).exit_code != 0) {
     MESSAGE("skipped: there is no zsh");
