@@ -49,8 +49,7 @@ class TransformerBlock : public ConfiguredLayer {
       fits = fits && std::find(names.begin(), names.end(), role) != names.end();
     }
     if (!fits || !place(names[0])) {
-      shape_error(diagnostics, inputs,
-                  fmt::format("it takes the inputs {}", fmt::join(names, ", ")))
+      shape_error(diagnostics, inputs, fmt::format("it takes `{}`", fmt::join(names, "`, `")))
           .help(fmt::format("write `inputs: x`, or a map such as `inputs: {{{}: x}}`", names[0]));
       return false;
     }
