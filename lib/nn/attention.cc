@@ -35,7 +35,7 @@ class ProjectedAttention : public ConfiguredLayer {
   }
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    if (!set_sizes(diagnostics)) {
+    if (!set_sizes(diagnostics) || !check_flash(diagnostics)) {
       return failed_shape();
     }
     const std::optional<AttentionInputs> found = find_inputs(inputs, diagnostics);
@@ -95,6 +95,17 @@ class ProjectedAttention : public ConfiguredLayer {
   int64_t heads_ = 1, groups_ = 1, head_size_ = 1, value_size_ = 1;
 
  private:
+  // Keras refuses the pair.
+  bool check_flash(Diagnostics& diagnostics) const {
+    if (!boolean_or(config_, "flash_attention", false) || config_.number("dropout") == 0) {
+      return true;
+    }
+    argument_error(diagnostics, "flash_attention",
+                   "is true, which Keras allows without dropout only")
+        .help("leave `flash_attention` out: the fused kernel computes dropout, too");
+    return false;
+  }
+
   std::optional<AttentionInputs> find_inputs(std::span<const Shape> inputs,
                                              Diagnostics& diagnostics) const {
     std::string problem;

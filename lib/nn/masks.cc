@@ -34,7 +34,9 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "MultiHeadAttention",
                                          "GroupQueryAttention",
                                          "Attention",
-                                         "AdditiveAttention"};
+                                         "AdditiveAttention",
+                                         "TransformerEncoder",
+                                         "TransformerDecoder"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};

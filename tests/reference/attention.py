@@ -122,6 +122,28 @@ def embeddings():
     return cases + half
 
 
+def blocks():
+    small = {"intermediate_dim": 5, "num_heads": 2, **ALMOST_NONE}
+    x, other = [2, 4, 6], [2, 3, 7]
+    encoder, decoder = "TransformerEncoder", "TransformerDecoder"
+    pair = ["decoder_sequence", "encoder_sequence"]
+    cases = [
+        case(encoder, [x], small),
+        case(encoder, [x], {**small, "normalize_first": True, "activation": "gelu", "layer_norm_epsilon": 1e-3}),
+        case(encoder, [[2, 4, 7]], {**small, "num_heads": 3}),
+        case(encoder, [x, [2, 4], [2, 4, 4]], small, integers=[None, 9, 5],
+             roles=["inputs", "padding_mask", "attention_mask"]),
+        case(decoder, [x], small),
+        case(decoder, [x], small, call={"use_causal_mask": False}),
+        case(decoder, [x, other], {**small, "normalize_first": True}, roles=pair),
+        case(decoder, [x, other], small, roles=pair),
+        case(decoder, [x, other, [2, 3], [2, 4, 3]], small, integers=[None, None, 9, 9],
+             roles=pair + ["encoder_padding_mask", "encoder_attention_mask"]),
+    ]
+    # Norms are computed in float32, whatever the policy.
+    return [{**each, "computed_in": "float32"} for each in cases]
+
+
 def inputs_of(case, dtype):
     arrays = []
     for i, shape in enumerate(case["inputs"]):
@@ -150,7 +172,8 @@ def call_layer(layer, case, arrays, stateless=None):
     if case["class_name"] in PROJECTED:
         roles.setdefault("value", roles["query"])
         return call(roles.pop("query"), **roles, **more)
-    return call(roles.pop("inputs"), **roles, **more)
+    first = case["roles"][0]
+    return call(roles.pop(first), **roles, **more)
 
 
 def compute(case):
@@ -184,7 +207,7 @@ def compute(case):
 
 
 def main():
-    cases = multi_head() + group_query() + scored() + embeddings()
+    cases = multi_head() + group_query() + scored() + embeddings() + blocks()
     lines = []
     for each in cases:
         try:

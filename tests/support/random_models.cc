@@ -112,6 +112,9 @@ const Entries kStepLayers = {
     "ELU: {name: a@}|PositionEmbedding: {name: b@, sequence_length: 64}|Add: {inputs: [a@, b@]}",
     "ELU: {name: a@}|SinePositionEncoding: {name: b@}|Add: {inputs: [a@, b@]}",
     "RotaryEmbedding",
+    "Dense: {units: 4}|TransformerEncoder: {intermediate_dim: 6, num_heads: 2, dropout: 0.2}",
+    "Dense: {name: a@, units: 4}|TransformerDecoder: {intermediate_dim: 6, num_heads: 2, dropout: "
+    "0.2, normalize_first: true, inputs: [a@, a@]}",
     "Masking: {mask_value: 0.5}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };

@@ -38,7 +38,9 @@ TEST_CASE("most layers pass a mask on") {
         "GroupQueryAttention: {head_dim: 2, num_query_heads: 2, num_key_value_heads: 1}",
         "Attention: {inputs: [table, table]}", "Add: {inputs: [table, table]}",
         "Concatenate: {inputs: [table, table]}", "Concatenate: {axis: 1, inputs: [table, table]}",
-        "Rescaling: {scale: 2.0}", "GaussianNoise: 0.1", "Masking"}) {
+        "TransformerEncoder: {intermediate_dim: 5, num_heads: 2}",
+        "TransformerDecoder: {intermediate_dim: 5, num_heads: 2}", "Rescaling: {scale: 2.0}",
+        "GaussianNoise: 0.1", "Masking"}) {
     CAPTURE(layer);
     const Built built = build(std::string("    - ") + layer + "\n");
     CHECK_MESSAGE(built.diagnostics.num_errors() == 0, built.diagnostics.render());
