@@ -14,17 +14,29 @@ namespace {
 const std::map<std::string_view, LayerEntry>& layer_table() {
   static const std::map<std::string_view, LayerEntry> kTable = [] {
     std::map<std::string_view, LayerEntry> table;
-    for (const auto& family : {core_layers,          einsum_dense_layers,
-                               embedding_layers,     shape_layers,
-                               activation_layers,    preprocessing_layers,
-                               merge_layers,         dot_layers,
-                               attention_layers,     score_attention_layers,
-                               position_layers,      lambda_layers,
-                               conv_layers,          conv_transpose_layers,
-                               pooling_layers,       padding_layers,
-                               resizing_layers,      batch_normalization_layers,
-                               normalization_layers, noise_layers,
-                               augmentation_layers,  warp_layers}) {
+    for (const auto& family : {core_layers,
+                               einsum_dense_layers,
+                               embedding_layers,
+                               shape_layers,
+                               activation_layers,
+                               preprocessing_layers,
+                               merge_layers,
+                               dot_layers,
+                               attention_layers,
+                               recurrent_layers,
+                               score_attention_layers,
+                               position_layers,
+                               lambda_layers,
+                               conv_layers,
+                               conv_transpose_layers,
+                               pooling_layers,
+                               padding_layers,
+                               resizing_layers,
+                               batch_normalization_layers,
+                               normalization_layers,
+                               noise_layers,
+                               augmentation_layers,
+                               warp_layers}) {
       for (const LayerEntry& entry : family()) {
         MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);
