@@ -135,4 +135,30 @@ struct RotaryShape {
   MESHTRAIN_FIELDS(dtype, batch, steps, heads, size, has_batch, inverse);
 };
 
+// A recurrent cell over time (ir/ops/rnn.cc). Activations: of the new content, and of the gates.
+enum class RnnCell : uint8_t { kSimple, kLstm, kGru, kGruResetAfter };
+enum class RnnActivation : uint8_t { kTanh, kSigmoid, kRelu, kLinear };
+
+struct RnnShape {
+  DType dtype = DType::kFloat32;
+  RnnCell cell = RnnCell::kSimple;
+  RnnActivation activation = RnnActivation::kTanh, recurrent = RnnActivation::kSigmoid;
+  int64_t batch = 0, steps = 0, units = 0;
+
+  int64_t columns() const {
+    return units * (cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3);
+  }
+  MESHTRAIN_FIELDS(dtype, cell, activation, recurrent, batch, steps, units);
+};
+
+// Arrays of a recurrent cell; null: the cell has none, or the pass does not use it.
+struct RnnArrays {
+  const std::byte *x = nullptr, *kernel = nullptr, *h0 = nullptr, *c0 = nullptr, *bias = nullptr;
+  const std::byte* mask = nullptr;
+  std::byte *h = nullptr, *c = nullptr;  // results; operands of the gradient
+  const std::byte *dh = nullptr, *dc = nullptr;
+  std::byte *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *extra = nullptr;
+  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, h, c, dh, dc, dx, dh0, dc0, extra);
+};
+
 }  // namespace meshtrain

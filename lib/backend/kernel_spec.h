@@ -346,6 +346,14 @@ struct RotarySpec {
   MESHTRAIN_FIELDS(shape, x, cosine, sine, out);
 };
 
+// A recurrent cell over all steps, or its gradient (formulas: ir/ops/rnn.cc).
+struct ScanRnnSpec {
+  RnnShape shape;
+  bool is_gradient = false;
+  RnnArrays arrays;
+  MESHTRAIN_FIELDS(shape, is_gradient, arrays);
+};
+
 // A contiguous range of a variable (formulas: ir/ops/optimizer.cc).
 struct OptimizerSpec {
   OptimizerRule rule = OptimizerRule::kSgd;
@@ -456,6 +464,7 @@ struct ReduceScatterSpec {
   X(AttentionSpec) \
   X(AttentionGradSpec) \
   X(RotarySpec) \
+  X(ScanRnnSpec) \
   X(OptimizerSpec) \
   X(CombineSpec) \
   X(ExchangeSpec) \

@@ -70,7 +70,7 @@ const CategoryEntry& entry_of(Category category) {
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
-    "LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
+    "RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization CLAHE MaxNumBoundingBoxes Pipeline "

@@ -37,6 +37,7 @@ std::vector<ClassSpec> spatial_layer_classes();
 std::vector<ClassSpec> normalization_layer_classes();
 std::vector<ClassSpec> augmentation_layer_classes();
 std::vector<ClassSpec> attention_layer_classes();
+std::vector<ClassSpec> recurrent_layer_classes();
 ClassSpec repeat_class();
 Spec shared_call_arg();  // of Call: the argument `call` of any layer
 

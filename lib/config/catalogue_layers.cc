@@ -154,9 +154,10 @@ void add_second_name(ClassSpec& spec) {
 
 std::vector<ClassSpec> layer_classes() {
   std::vector<ClassSpec> out = core();
-  for (auto* part : {&activations, &preprocessing, &merging, &attention_layer_classes,
-                     &convolution_layer_classes, &pooling_layer_classes, &spatial_layer_classes,
-                     &normalization_layer_classes, &augmentation_layer_classes}) {
+  for (auto* part :
+       {&activations, &preprocessing, &merging, &attention_layer_classes, &recurrent_layer_classes,
+        &convolution_layer_classes, &pooling_layer_classes, &spatial_layer_classes,
+        &normalization_layer_classes, &augmentation_layer_classes}) {
     for (ClassSpec& spec : part()) {
       out.push_back(std::move(spec));
     }

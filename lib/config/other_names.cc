@@ -50,8 +50,7 @@ constexpr OtherName kOtherNames[] = {
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
     {Category::kLayer, "transformer transformerencoder transformerencoderlayer transformerdecoder",
      "write a block of its parts: attention, `Add`, `LayerNormalization` and `Dense`"},
-    {Category::kLayer,
-     "lstm gru simplernn rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell",
+    {Category::kLayer, "rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell",
      "`Conv1D: {padding: causal}` sees the steps before; several of them with `dilation_rate` see "
      "far back"},
     {Category::kLayer,

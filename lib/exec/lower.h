@@ -111,6 +111,7 @@ std::vector<OpLowering> conv_lowerings();        // lower_conv.cc: also pools, c
 std::vector<OpLowering> warp_lowerings();        // lower_warp.cc
 std::vector<OpLowering> indexed_lowerings();     // lower_indexed.cc: need a shard's start
 std::vector<OpLowering> attention_lowerings();   // lower_attention.cc
+std::vector<OpLowering> rnn_lowerings();         // lower_rnn.cc
 std::vector<OpLowering> optimizer_lowerings();   // lower_optimizer.cc
 std::vector<OpLowering> collective_lowerings();  // lower_collective.cc
 

@@ -38,6 +38,7 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "TransformerEncoder",
                                          "TransformerDecoder"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
+constexpr std::string_view kRecurrent[] = {"SimpleRNN", "LSTM", "GRU"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};
 constexpr std::string_view kProducing[] = {"Embedding", "ReversibleEmbedding", "Masking",
@@ -80,13 +81,13 @@ ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> in
 }  // namespace
 
 MaskEffect mask_effect(std::string_view name) {
-  return is_any(kPassing, name)             ? MaskEffect::kPass
-         : is_any(kCombining, name)         ? MaskEffect::kAnd
-         : is_any(kProducing, name)         ? MaskEffect::kProduce
-         : name == "Concatenate"            ? MaskEffect::kConcatenate
-         : name == "GlobalAveragePooling1D" ? MaskEffect::kConsume
-         : name == "Softmax"                ? MaskEffect::kRefuse
-                                            : MaskEffect::kDrop;
+  return is_any(kPassing, name)                                         ? MaskEffect::kPass
+         : is_any(kCombining, name)                                     ? MaskEffect::kAnd
+         : is_any(kProducing, name)                                     ? MaskEffect::kProduce
+         : name == "Concatenate"                                        ? MaskEffect::kConcatenate
+         : name == "GlobalAveragePooling1D" || is_any(kRecurrent, name) ? MaskEffect::kConsume
+         : name == "Softmax"                                            ? MaskEffect::kRefuse
+                                                                        : MaskEffect::kDrop;
 }
 
 bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
@@ -137,6 +138,9 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
       }
       return any;
     case MaskEffect::kConsume:
+      if (any && boolean_or(*layer.config(), "return_sequences", false)) {
+        warn("its steps have no mask");
+      }
       return false;
     case MaskEffect::kRefuse:
       if (any) {

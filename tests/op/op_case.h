@@ -37,6 +37,7 @@ std::vector<OpCase> training_cases();
 std::vector<OpCase> window_cases();
 std::vector<OpCase> warp_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> rnn_cases();
 
 // The case with `dtype` in place of float64, in operands and attributes.
 OpCase in_dtype(OpCase op_case, DType dtype);

@@ -45,6 +45,27 @@ def core():
     ] + [case(name, [[2, 3], [2, 3]]) for name in ("Subtract", "Multiply", "Average", "Maximum", "Minimum")]
 
 
+def recurrent():
+    sequence = [3, 5, 4]
+    out = []
+    for name in ("SimpleRNN", "LSTM", "GRU"):
+        states = [[3, 3]] * (2 if name == "LSTM" else 1)
+        out += [
+            case(name, sequence, {"units": 3}),
+            case(name, sequence, {"units": 3, "return_sequences": True}),
+            case(name, sequence, {"units": 3, "go_backwards": True, "return_sequences": True}),
+            case(name, sequence, {"units": 2, "activation": "sigmoid", "use_bias": False}),
+            case(name, [2, 1, 3], {"units": 2, "return_sequences": True}),
+            case(name, [sequence] + states, {"units": 3}, states=True),
+        ]
+    return out + [
+        case("LSTM", sequence, {"units": 3, "recurrent_activation": "tanh", "unit_forget_bias": False}),
+        case("GRU", sequence, {"units": 3, "reset_after": False, "return_sequences": True}),
+        case("GRU", sequence, {"units": 3, "reset_after": False, "go_backwards": True}),
+        case("GRU", [sequence, [3, 3]], {"units": 3, "reset_after": False, "use_bias": False}, states=True),
+    ]
+
+
 def operations():
     out = [case("Lambda", [4, 4, 5], {"function": "=" + e}, expression=e)
            for e in operation_cases.ONE]
@@ -278,5 +299,6 @@ FILES = {
     "layers_spatial": spatial,
     "layers_normalization": normalization,
     "layers_augmentation": augmentation,
+    "layers_recurrent": recurrent,
     "layers_operations": operations,
 }

@@ -52,6 +52,10 @@ def weight_value(index, variable):
     return value.astype(np.float64)
 
 
+def name_of(variable):
+    return variable.path.split("/", 1)[1]  # behind the layer's name
+
+
 def compute(case):
     if "expression" in case:
         function = operation_cases.function_of(case["expression"])
@@ -59,8 +63,14 @@ def compute(case):
     else:
         layer = getattr(keras.layers, case["class_name"])(**case["config"])
     inputs = inputs_of(case)
-    separate = case.get("separate", False)
-    layer(*inputs) if separate else layer(inputs if len(inputs) > 1 else inputs[0])
+    separate, states = case.get("separate", False), case.get("states", False)
+
+    def arguments(arrays):
+        if states:  # beside a sequence
+            return [arrays[0], arrays[1:]]
+        return arrays if separate else [arrays if len(arrays) > 1 else arrays[0]]
+
+    layer(*arguments(inputs))
     weights = [v for v in layer.weights]
     for index, variable in enumerate(weights):
         variable.assign(weight_value(index, variable))
@@ -68,11 +78,10 @@ def compute(case):
 
     def call(trainable, arrays):
         state = [v.value for v in layer.non_trainable_variables]
-        args = arrays if separate else [arrays if len(arrays) > 1 else arrays[0]]
-        return layer.stateless_call(trainable, state, *args, **kwargs)
+        return layer.stateless_call(trainable, state, *arguments(arrays), **kwargs)
 
     trainable = [v.value for v in layer.trainable_variables]
-    entry = {**case, "weights": [{"name": v.name, "shape": list(v.shape)} for v in weights]}
+    entry = {**case, "weights": [{"name": name_of(v), "shape": list(v.shape)} for v in weights]}
     if "integers" in case:
         y, pullback, state = jax.vjp(lambda t: call(t, inputs), trainable, has_aux=True)
     else:
@@ -81,7 +90,7 @@ def compute(case):
         entry["computed_in"] = str(y.dtype)
     gradients = pullback(jnp.asarray(splitmix.signed(300, y.shape), y.dtype))
     entry["output"] = tensor(y)
-    entry["weight_gradients"] = {v.name: tensor(g) for v, g in zip(layer.trainable_variables, gradients[0])}
+    entry["weight_gradients"] = {name_of(v): tensor(g) for v, g in zip(layer.trainable_variables, gradients[0])}
     if len(gradients) > 1:
         entry["input_gradients"] = [tensor(g) for g in gradients[1]]
     others = {v.name: tensor(s) for v, s in zip(layer.non_trainable_variables, state) if "seed" not in v.path}

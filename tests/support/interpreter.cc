@@ -48,6 +48,7 @@ const KernelTable& kernels() {
     add_window_kernels(out);
     add_warp_kernels(out);
     add_attention_kernels(out);
+    add_rnn_kernels(out);
     return out;
   }();
   return table;

@@ -31,6 +31,7 @@ void add_training_kernels(KernelTable& table);  // lookups, random numbers, opti
 void add_window_kernels(KernelTable& table);    // convolutions, pools, per-channel sums
 void add_warp_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
+void add_rnn_kernels(KernelTable& table);
 
 // Walks a shape in row-major order: coordinates of one element after the other.
 class Coordinates {

@@ -28,6 +28,7 @@ std::vector<OpDef> moments_ops();      // moments.cc
 std::vector<OpDef> warp_ops();         // warp.cc
 std::vector<OpDef> dropout_ops();      // dropout.cc
 std::vector<OpDef> attention_ops();    // attention.cc
+std::vector<OpDef> rnn_ops();          // rnn.cc
 std::vector<OpDef> optimizer_ops();    // optimizer.cc
 std::vector<OpDef> collective_ops();   // collectives.cc
 

@@ -288,7 +288,7 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
   std::set<std::string> seen = {"Call", "Input", "Masking", "RandomCrop", "Repeat"};
   for (const char* name :
        {"layers", "layers_convolution", "layers_pooling", "layers_spatial", "layers_normalization",
-        "layers_augmentation", "layers_attention", "layers_operations"}) {
+        "layers_augmentation", "layers_attention", "layers_recurrent", "layers_operations"}) {
     const Json json = golden_json(std::string("keras/") + name);
     for (const Json& c : json["cases"]) {
       seen.insert(c["class_name"].get<std::string>());
@@ -319,6 +319,9 @@ TEST_CASE("image augmentation by a given amount is Keras'") {
 }
 TEST_CASE("layers of attention and positions are Keras' and Keras Hub's") {
   CHECK(check_file("layers_attention").size() == 11);
+}
+TEST_CASE("recurrent layers are Keras'") {
+  CHECK(check_file("layers_recurrent").size() == 3);
 }
 TEST_CASE("expressions are what Python makes of them with keras.ops") {
   CHECK(check_file("layers_operations").size() == 1);

@@ -1,0 +1,269 @@
+// Recurrent cells over time (formulas: ir/ops/rnn.cc): what the CPU's blocks of rows and a thread
+// of a GPU have in common. `Rows` gives the elements of some batch items and the two products with
+// the recurrent kernel.
+#pragma once
+
+#include "backend/formulas/elementwise.h"
+#include "base/device_function.h"
+
+namespace mt {
+namespace {
+
+// As meshtrain::RnnCell and meshtrain::RnnActivation.
+enum class RnnCell : unsigned char { kSimple, kLstm, kGru, kGruResetAfter };
+enum class RnnActivation : unsigned char { kTanh, kSigmoid, kRelu, kLinear };
+
+struct RnnSizes {
+  RnnCell cell;
+  RnnActivation activation, recurrent;  // of the new content, of the gates
+  long long batch, steps, units;
+  bool has_mask;
+
+  MT_FN constexpr long long gates() const {
+    return cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3;
+  }
+  MT_FN constexpr long long columns() const { return gates() * units; }
+  MT_FN constexpr bool is_gru() const {
+    return cell == RnnCell::kGru || cell == RnnCell::kGruResetAfter;
+  }
+  // Elements that a row needs beside its arrays: h, c (or its cotangent), products, a state.
+  MT_FN constexpr long long scratch() const { return columns() + 4 * units; }
+};
+
+template <class T>
+MT_FN T rnn_activate(RnnActivation f, T x) {
+  switch (f) {
+    case RnnActivation::kTanh:
+      return tanh(x);
+    case RnnActivation::kSigmoid:
+      return sigmoid(x);
+    case RnnActivation::kRelu:
+      return x > T(0) ? x : T(0);
+    default:
+      return x;
+  }
+}
+// The derivative where the activation is y.
+template <class T>
+MT_FN T rnn_slope(RnnActivation f, T y) {
+  switch (f) {
+    case RnnActivation::kTanh:
+      return T(1) - y * y;
+    case RnnActivation::kSigmoid:
+      return y * (T(1) - y);
+    case RnnActivation::kRelu:
+      return y > T(0) ? T(1) : T(0);
+    default:
+      return T(1);
+  }
+}
+
+// Scratch of some rows: h, c and s (rows, units), d (rows, units), q (rows, columns).
+template <class T>
+struct RnnScratch {
+  T *h, *c, *s, *d, *q;
+  MT_FN RnnScratch(T* at, long long rows, const RnnSizes& n)
+      : h(at),
+        c(h + rows * n.units),
+        s(c + rows * n.units),
+        d(s + rows * n.units),
+        q(d + rows * n.units) {}
+};
+
+// Products with the recurrent kernel at one step: q = h R. GRU without reset_after multiplies the
+// reset state: s = r h, and the last columns of q are s R.
+template <class T, class Rows>
+MT_FN void rnn_products(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at, const T* h,
+                        long long t) {
+  const long long u = n.units, columns = n.columns();
+  if (n.cell != RnnCell::kGru) {
+    rows.product(at.q, h, 0, columns);
+    return;
+  }
+  rows.product(at.q, h, 0, 2 * u);
+  for (long long row = 0; row < rows.count; ++row) {
+    for (long long j = 0; j < u; ++j) {
+      const T r = rnn_activate(n.recurrent, rows.x(row, t, u + j) + at.q[row * columns + u + j]);
+      at.s[row * u + j] = r * h[row * u + j];
+    }
+  }
+  rows.product(at.q, at.s, 2 * u, u);
+}
+
+// What the content of a GRU is made of before its activation.
+template <class T, class Rows>
+MT_FN T gru_content(const RnnSizes& n, const Rows& rows, long long row, long long t, long long j,
+                    T r, T product) {
+  const T x = rows.x(row, t, 2 * n.units + j);
+  return n.cell == RnnCell::kGru ? x + product : x + r * (product + rows.bias(2 * n.units + j));
+}
+// A gate of a GRU before its activation; `gate`: 0 z, 1 r.
+template <class T, class Rows>
+MT_FN T gru_gate(const RnnSizes& n, const Rows& rows, long long row, long long t, long long column,
+                 T product) {
+  const T sum = rows.x(row, t, column) + product;
+  return n.cell == RnnCell::kGru ? sum : sum + rows.bias(column);
+}
+
+template <class T, class Rows>
+MT_FN void rnn_forward(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at) {
+  const long long u = n.units, columns = n.columns();
+  for (long long row = 0; row < rows.count; ++row) {
+    for (long long j = 0; j < u; ++j) {
+      at.h[row * u + j] = rows.h0(row, j);
+      if (n.cell == RnnCell::kLstm)
+        at.c[row * u + j] = rows.c0(row, j);
+    }
+  }
+  for (long long t = 0; t < n.steps; ++t) {
+    rnn_products<T>(n, rows, at, at.h, t);
+    for (long long row = 0; row < rows.count; ++row) {
+      const bool is_valid = rows.valid(row, t);
+      T *h = at.h + row * u, *c = at.c + row * u;
+      const T* q = at.q + row * columns;
+      for (long long j = 0; j < u; ++j) {
+        if (is_valid && n.cell == RnnCell::kSimple) {
+          h[j] = rnn_activate(n.activation, rows.x(row, t, j) + q[j]);
+        } else if (is_valid && n.cell == RnnCell::kLstm) {
+          const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
+          const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
+          const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
+          const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
+          c[j] = f * c[j] + i * g;
+          h[j] = o * rnn_activate(n.activation, c[j]);
+        } else if (is_valid) {
+          const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
+          const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
+          const T g =
+              rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, q[2 * u + j]));
+          h[j] = z * h[j] + (T(1) - z) * g;
+        }
+        rows.set_h(row, t, j, h[j]);
+        if (n.cell == RnnCell::kLstm)
+          rows.set_c(row, t, j, c[j]);
+      }
+    }
+  }
+}
+
+// One valid row at step t of the gradient: q becomes the cotangents of what R was multiplied into,
+// d those of h and c those of the state c.
+template <class T, class Rows>
+MT_FN void rnn_row_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                            long long row, long long t) {
+  const long long u = n.units;
+  const T* h = at.h + row * u;
+  T *d = at.d + row * u, *c = at.c + row * u, *q = at.q + row * n.columns();
+  for (long long j = 0; j < u; ++j) {
+    if (n.cell == RnnCell::kSimple) {
+      q[j] = d[j] * rnn_slope(n.activation, rnn_activate(n.activation, rows.x(row, t, j) + q[j]));
+      rows.set_dx(row, t, j, q[j]);
+      d[j] = T(0);
+    } else if (n.cell == RnnCell::kLstm) {
+      const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
+      const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
+      const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
+      const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
+      const T before = t > 0 ? rows.c(row, t - 1, j) : rows.c0(row, j);
+      const T y = rnn_activate(n.activation, f * before + i * g);
+      const T dc = c[j] + d[j] * o * rnn_slope(n.activation, y);
+      q[j] = dc * g * rnn_slope(n.recurrent, i);
+      q[u + j] = dc * before * rnn_slope(n.recurrent, f);
+      q[2 * u + j] = dc * i * rnn_slope(n.activation, g);
+      q[3 * u + j] = d[j] * y * rnn_slope(n.recurrent, o);
+      for (long long gate = 0; gate < 4; ++gate)
+        rows.set_dx(row, t, gate * u + j, q[gate * u + j]);
+      c[j] = dc * f;
+      d[j] = T(0);
+    } else {
+      const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
+      const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
+      const T product = q[2 * u + j];
+      const T g = rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, product));
+      const T dg = d[j] * (T(1) - z) * rnn_slope(n.activation, g);
+      q[j] = d[j] * (h[j] - g) * rnn_slope(n.recurrent, z);
+      rows.set_dx(row, t, j, q[j]);
+      rows.set_dx(row, t, 2 * u + j, dg);
+      d[j] *= z;
+      if (n.cell == RnnCell::kGruResetAfter) {
+        q[u + j] = dg * (product + rows.bias(2 * u + j)) * rnn_slope(n.recurrent, r);
+        q[2 * u + j] = dg * r;
+        rows.set_dx(row, t, u + j, q[u + j]);
+        for (long long gate = 0; gate < 3; ++gate)
+          rows.set_extra(row, t, gate * u + j, q[gate * u + j]);
+      } else {
+        rows.set_extra(row, t, j, r * h[j]);
+        q[u + j] = r;  // until the cotangent of r h is known
+        q[2 * u + j] = dg;
+      }
+    }
+  }
+}
+
+// The extra result of a step that a mask leaves out, and its cotangents.
+template <class T, class Rows>
+MT_FN void rnn_skip_row(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at, long long row,
+                        long long t) {
+  for (long long j = 0; j < n.columns(); ++j) {
+    at.q[row * n.columns() + j] = T(0);
+    rows.set_dx(row, t, j, T(0));
+    if (n.cell == RnnCell::kGruResetAfter || (n.cell == RnnCell::kGru && j < n.units))
+      rows.set_extra(row, t, j, T(0));
+  }
+}
+
+// GRU without reset_after: the cotangent of r h gives those of r and of h.
+template <class T, class Rows>
+MT_FN void rnn_reset_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                              long long t) {
+  const long long u = n.units, columns = n.columns();
+  for (long long i = 0; i < rows.count * u; ++i)
+    at.s[i] = T(0);
+  rows.add_transposed(at.s, at.q, 2 * u, u);
+  for (long long row = 0; row < rows.count; ++row) {
+    T* q = at.q + row * columns;
+    for (long long j = 0; j < u && rows.valid(row, t); ++j) {
+      const T r = q[u + j], ds = at.s[row * u + j];
+      q[u + j] = ds * at.h[row * u + j] * rnn_slope(n.recurrent, r);
+      rows.set_dx(row, t, u + j, q[u + j]);
+      at.d[row * u + j] += ds * r;
+    }
+  }
+}
+
+template <class T, class Rows>
+MT_FN void rnn_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at) {
+  const long long u = n.units;
+  for (long long i = 0; i < rows.count * u; ++i)
+    at.d[i] = at.c[i] = T(0);
+  for (long long t = n.steps - 1; t >= 0; --t) {
+    for (long long row = 0; row < rows.count; ++row) {
+      for (long long j = 0; j < u; ++j) {
+        at.h[row * u + j] = t > 0 ? rows.h(row, t - 1, j) : rows.h0(row, j);
+        at.d[row * u + j] += rows.dh(row, t, j);
+        if (n.cell == RnnCell::kLstm)
+          at.c[row * u + j] += rows.dc(row, t, j);
+      }
+    }
+    rnn_products<T>(n, rows, at, at.h, t);
+    for (long long row = 0; row < rows.count; ++row) {
+      if (rows.valid(row, t))
+        rnn_row_gradient<T>(n, rows, at, row, t);
+      else
+        rnn_skip_row<T>(n, rows, at, row, t);
+    }
+    if (n.cell == RnnCell::kGru)
+      rnn_reset_gradient<T>(n, rows, at, t);
+    rows.add_transposed(at.d, at.q, 0, n.cell == RnnCell::kGru ? 2 * u : n.columns());
+  }
+  for (long long row = 0; row < rows.count; ++row) {
+    for (long long j = 0; j < u; ++j) {
+      rows.set_dh0(row, j, at.d[row * u + j]);
+      if (n.cell == RnnCell::kLstm)
+        rows.set_dc0(row, j, at.c[row * u + j]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mt

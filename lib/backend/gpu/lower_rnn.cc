@@ -1,0 +1,68 @@
+// Launches of device/rnn.cuh.
+#include <fmt/format.h>
+
+#include "backend/gpu/kernel_text.h"
+#include "backend/gpu/lowering.h"
+#include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+std::string sizes_text(const RnnShape& n, bool has_mask) {
+  return fmt::format(
+      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}}}",
+      static_cast<int>(n.cell), static_cast<int>(n.activation), static_cast<int>(n.recurrent),
+      n.batch, n.steps, n.units, has_mask ? "true" : "false");
+}
+
+}  // namespace
+
+void GpuLowering::make(const ScanRnnSpec& spec) {
+  const RnnShape& n = spec.shape;
+  MESHTRAIN_CHECK(is_floating(n.dtype), "{}", dtype_name(n.dtype));
+  if (n.batch == 0)
+    return;
+  const RnnArrays& a = spec.arrays;
+  const auto item = static_cast<int64_t>(dtype_size(n.dtype));
+  const int64_t states = n.batch * n.units * item, sequence = states * n.steps;
+  const int64_t columns = n.columns(), products = n.batch * n.steps * columns * item;
+  const int64_t scratch_bytes =
+      n.batch * (columns + 4 * n.units) * static_cast<int64_t>(dtype_size(compute_dtype(n.dtype)));
+  std::byte* const memory = scratch(scratch_bytes);
+  const bool is_gradient = spec.is_gradient;
+  const std::vector<Use> arrays = {{a.x, products, false},
+                                   {a.kernel, n.units * columns * item, false},
+                                   {a.h0, states, false},
+                                   {a.c0, states, false},
+                                   {a.bias, columns * item, false},
+                                   {a.mask, n.batch * n.steps, false},
+                                   {a.h, sequence, !is_gradient},
+                                   {a.c, sequence, !is_gradient},
+                                   {a.dh, sequence, false},
+                                   {a.dc, sequence, false},
+                                   {a.dx, products, true},
+                                   {a.dh0, states, true},
+                                   {a.dc0, states, true},
+                                   {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
+                                   {memory, scratch_bytes, true}};
+  Launch launch;
+  launch.blocks = static_cast<uint64_t>((n.batch + kThreads - 1) / kThreads);
+  launch.work = n.batch * n.steps * columns * (n.units + 5) * (is_gradient ? 2 : 1);
+  std::vector<Use> uses;
+  for (const Use& use : arrays) {
+    launch.args.push_back(address(use.data));
+    if (use.data != nullptr)
+      uses.push_back(use);
+  }
+  launch.body =
+      make_body("scan_rnn",
+                call_text("scan_rnn",
+                          {sizes_text(n, a.mask != nullptr), std::string(type_name(n.dtype)),
+                           is_gradient ? "true" : "false"},
+                          false),
+                0, false, "rnn");
+  add(std::move(launch), uses);
+}
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,207 @@
+// Recurrent cells over all steps of a sequence.
+//
+//   op             operands                                  results
+//   scan_rnn       x, R, h0 [, c0] [, b] [, mask]            h [, c]
+//   scan_rnn_grad  those of scan_rnn, h [, c], dh [, dc]     dx, dh0 [, dc0] [, extra]
+//
+// x (B, T, G U) is the product of the inputs with the kernel, with its bias; R (U, G U); h0 and c0
+// (B, U); b (G U), of gru_reset_after only; mask (B, T) bool; h and c (B, T, U). With q = h R:
+//   simple           h' = f(x + q)
+//   lstm             i, f, g, o = x + q; c' = s(f) c + s(i) f(g); h' = s(o) f(c')
+//   gru_reset_after  z = s(x_z + q_z + b_z), r = s(x_r + q_r + b_r),
+//                    g = f(x_g + r (q_g + b_g)); h' = z h + (1 - z) g
+//   gru              the same without b, and g = f(x_g + (r h) R_g)
+// Where the mask is false, h and c stay what they were. Source: Keras 3 layers/rnn.
+//
+// Attributes: cell; activation (f) and recurrent_activation (s): tanh, sigmoid, relu or linear;
+// has_mask (0 or 1). The gradient of R is a product of all steps, outside of the scan. `extra` is
+// what that needs beside dx: of gru_reset_after the cotangent of q + b, of gru the states r h.
+//
+// The batch passes. Every unit of a step needs all units of the step before: units and steps must
+// be whole, so a kernel that is split by units is gathered once, before the scan.
+#include "ir/ops/rnn.h"
+
+#include "ir/ops/helpers.h"
+#include "ir/ops/ops.h"
+
+namespace meshtrain {
+
+RnnOperands::RnnOperands(const Node& node) {
+  const std::string& cell = node.attr_string("cell");
+  is_lstm = cell == "lstm";
+  is_reset_after = cell == "gru_reset_after";
+  is_gru = is_reset_after || cell == "gru";
+  MESHTRAIN_OP_CHECK(node, is_lstm || is_gru || cell == "simple", "cell {}", cell);
+  gates = is_lstm ? 4 : is_gru ? 3 : 1;
+  if (is_lstm)
+    c0 = size++;
+  if (is_reset_after)
+    bias = size++;
+  if (node.attr_int("has_mask") != 0)
+    mask = size++;
+  int next = size;
+  h = next++;
+  if (is_lstm)
+    c = next++;
+  dh = next++;
+  if (is_lstm)
+    dc = next++;
+  results = 2;
+  if (is_lstm)
+    dc0 = results++;
+  if (is_gru)
+    extra = results++;
+}
+
+namespace {
+
+using Types = std::vector<ValueType>;
+using Ids = std::vector<ValueId>;
+using Operands = std::span<const ValueType>;
+
+void check_activation(const Node& node, std::string_view attr) {
+  const std::string& name = node.attr_string(attr);
+  MESHTRAIN_OP_CHECK(node,
+                     name == "tanh" || name == "sigmoid" || name == "relu" || name == "linear",
+                     "{} {}", attr, name);
+}
+
+// Checks what both ops have; the sizes are those of h0 and x.
+ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& at) {
+  check_activation(node, "activation");
+  check_activation(node, "recurrent_activation");
+  const ValueType &x = operands[0], &h0 = operands[2];
+  MESHTRAIN_OP_CHECK(node, is_floating(x.dtype) && x.shape.size() == 3 && h0.shape.size() == 2,
+                     "x is {} {}, h0 {}", dtype_name(x.dtype), shape_string(x.shape),
+                     shape_string(h0.shape));
+  const int64_t batch = x.shape[0], steps = x.shape[1], units = h0.shape[1];
+  const int64_t columns = at.gates * units;
+  const auto check = [&](int i, const Shape& shape, DType dtype) {
+    MESHTRAIN_OP_CHECK(node, i < 0 || operands[static_cast<size_t>(i)] == (ValueType{shape, dtype}),
+                       "operand {} is not {} {}", i, dtype_name(dtype), shape_string(shape));
+  };
+  check(at.x, {batch, steps, columns}, x.dtype);
+  check(at.kernel, {units, columns}, x.dtype);
+  check(at.h0, {batch, units}, x.dtype);
+  check(at.c0, {batch, units}, x.dtype);
+  check(at.bias, {columns}, x.dtype);
+  check(at.mask, {batch, steps}, DType::kBool);
+  return {{batch, steps, units}, x.dtype};
+}
+
+Types scan_types(const Node& node, Operands operands) {
+  const RnnOperands at(node);
+  check_num_operands(node, operands, static_cast<size_t>(at.size));
+  return Types(at.is_lstm ? 2 : 1, sequence_type(node, operands, at));
+}
+
+Types grad_types(const Node& node, Operands operands) {
+  const RnnOperands at(node);
+  check_num_operands(node, operands, static_cast<size_t>(at.size + (at.is_lstm ? 4 : 2)));
+  const ValueType h = sequence_type(node, operands, at);
+  for (size_t i = static_cast<size_t>(at.size); i < operands.size(); ++i)
+    MESHTRAIN_OP_CHECK(node, operands[i] == h, "operand {}", i);
+  Types out(static_cast<size_t>(at.results), operands[2]);
+  out[0] = operands[0];
+  if (at.extra >= 0)
+    out.back() = at.is_reset_after ? operands[0] : h;
+  return out;
+}
+
+ShardingRule scan_rule(const Node& node, std::span<const Shape> operands,
+                       std::span<const Shape> results) {
+  const RnnOperands at(node);
+  RuleBuilder rule;
+  const int batch = rule.pass(operands[0][0]);
+  const auto factors = [&](const Shape& shape, bool has_batch) {
+    TensorFactors out;
+    for (size_t i = 0; i < shape.size(); ++i)
+      out.push_back({has_batch && i == 0 ? batch : rule.gather(shape[i])});
+    return out;
+  };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool is_weight = static_cast<int>(i) == at.kernel || static_cast<int>(i) == at.bias;
+    rule.operand(factors(operands[i], !is_weight));
+  }
+  for (const Shape& shape : results)
+    rule.result(factors(shape, true));
+  return rule.take();
+}
+
+double scan_flops(std::span<const Shape> operands, double products) {
+  const Shape &x = operands[0], &kernel = operands[1];
+  return products * 2 * static_cast<double>(x[0] * x[1]) * static_cast<double>(kernel[0]) *
+         static_cast<double>(kernel[1]);
+}
+
+// The gradient of R: of each step's state with the cotangent of its product, as one product.
+ValueId kernel_gradient(Builder& b, const Node& forward, const RnnOperands& at,
+                        const ValueList& grads) {
+  const ValueId h = forward.outputs[0], dx = grads[0];
+  const Shape shape = b.shape(h);
+  const int64_t steps = shape[1], units = shape[2];
+  ValueId before = b.expand_dims(forward.inputs[2], 1);
+  if (steps > 1)
+    before = b.concat({before, b.slice(h, 1, 0, steps - 1)}, 1);
+  const auto product = [&](ValueId states, ValueId cotangent) {
+    return b.einsum("btu,btg->ug", {states, cotangent});
+  };
+  if (!at.is_gru)
+    return product(before, dx);
+  const ValueId extra = grads[static_cast<size_t>(at.extra)];
+  if (at.is_reset_after)
+    return product(before, extra);
+  const ValueId gates = product(before, b.slice(dx, 2, 0, 2 * units));
+  return b.concat({gates, product(extra, b.slice(dx, 2, 2 * units, 3 * units))}, 1);
+}
+
+Ids scan_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {
+  const Node forward = node;  // the graph grows
+  const RnnOperands at(forward);
+  const auto cotangent = [&](size_t i) {
+    const ValueId result = forward.outputs[i];
+    return g[i] != kNone ? g[i] : b.constant(0, b.dtype(result), b.shape(result));
+  };
+  ValueList inputs = forward.inputs;
+  std::vector<ValueId> cotangents;
+  for (size_t i = 0; i < forward.outputs.size(); ++i)
+    cotangents.push_back(cotangent(i));
+  for (const ValueId result : forward.outputs)
+    inputs.push_back(result);
+  for (const ValueId value : cotangents)
+    inputs.push_back(value);
+  const ValueList grads = b.add_node("scan_rnn_grad", std::move(inputs), forward.attrs);
+  Ids out(forward.inputs.size(), kNone);
+  out[0] = grads[0];
+  out[1] = kernel_gradient(b, forward, at, grads);
+  out[2] = grads[1];
+  if (at.c0 >= 0)
+    out[static_cast<size_t>(at.c0)] = grads[static_cast<size_t>(at.dc0)];
+  if (at.bias >= 0)
+    out[static_cast<size_t>(at.bias)] = b.reduce_sum(grads[static_cast<size_t>(at.extra)], {0, 1});
+  return out;
+}
+
+}  // namespace
+
+std::vector<OpDef> rnn_ops() {
+  OpDef scan;
+  scan.name = "scan_rnn";
+  scan.infer = scan_types;
+  scan.rule = scan_rule;
+  scan.vjp = scan_vjp;
+  scan.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
+    return scan_flops(operands, 1);
+  };
+  scan.is_product = true;
+  OpDef grad = scan;
+  grad.name = "scan_rnn_grad";
+  grad.infer = grad_types;
+  grad.vjp = nullptr;
+  grad.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
+    return scan_flops(operands, 2);
+  };
+  return {std::move(scan), std::move(grad)};
+}
+
+}  // namespace meshtrain

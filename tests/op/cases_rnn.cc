@@ -1,0 +1,62 @@
+#include "op/op_case.h"
+
+namespace meshtrain {
+namespace {
+
+struct RnnSetting {
+  std::string cell;
+  int64_t gates;
+  std::string activation = "tanh", recurrent = "sigmoid";
+  bool has_mask = false;
+  int64_t batch = 4, steps = 3, units = 2;
+};
+
+OpCase rnn_forward_case(const RnnSetting& s) {
+  OpCase out{fmt::format("scan_rnn of {}, {} and {}{}, {} steps", s.cell, s.activation, s.recurrent,
+                         s.has_mask ? " with a mask" : "", s.steps),
+             "scan_rnn",
+             {},
+             {{"cell", s.cell},
+              {"activation", s.activation},
+              {"recurrent_activation", s.recurrent},
+              {"has_mask", int64_t{s.has_mask}}}};
+  const Shape state{s.batch, s.units};
+  out.operands = {{{s.batch, s.steps, s.gates * s.units}}, {{s.units, s.gates * s.units}}, {state}};
+  if (s.cell == "lstm")
+    out.operands.push_back({state});
+  if (s.cell == "gru_reset_after")
+    out.operands.push_back({{s.gates * s.units}});
+  if (s.has_mask)
+    out.operands.push_back({{s.batch, s.steps}, DType::kBool, 0, 1});
+  return out;
+}
+
+// States are not those of the other operands here: the formulas do not ask for it.
+OpCase rnn_gradient_case(const RnnSetting& s) {
+  OpCase out = rnn_forward_case(s);
+  out.name = "gradient of " + out.name;
+  out.op = "scan_rnn_grad";
+  out.operands.resize(out.operands.size() + (s.cell == "lstm" ? 4 : 2),
+                      {{s.batch, s.steps, s.units}});
+  out.has_gradient = false;
+  return out;
+}
+
+}  // namespace
+
+std::vector<OpCase> rnn_cases() {
+  std::vector<OpCase> cases;
+  for (const auto& [cell, gates] : {std::pair("simple", 1), std::pair("lstm", 4),
+                                    std::pair("gru", 3), std::pair("gru_reset_after", 3)}) {
+    for (const RnnSetting& s :
+         {RnnSetting{cell, gates}, RnnSetting{cell, gates, "tanh", "sigmoid", true},
+          RnnSetting{cell, gates, "linear", "sigmoid"},
+          RnnSetting{cell, gates, "relu", "tanh", false, 4, 1}}) {
+      cases.push_back(rnn_forward_case(s));
+      cases.push_back(rnn_gradient_case(s));
+    }
+  }
+  return cases;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,246 @@
+// Recurrent cells by their formulas (ir/ops/rnn.cc), a number at a time; the gradient by the chain
+// rule for each gate.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ir/ops/rnn.h"
+#include "support/interpreter_kernels.h"
+
+namespace meshtrain {
+namespace {
+
+// An activation and its derivative at x.
+double activate(const std::string& name, double x) {
+  return name == "tanh"      ? std::tanh(x)
+         : name == "sigmoid" ? 1 / (1 + std::exp(-x))
+         : name == "relu"    ? std::max(x, 0.0)
+                             : x;
+}
+double slope(const std::string& name, double x) {
+  const double y = activate(name, x);
+  return name == "tanh"      ? 1 - y * y
+         : name == "sigmoid" ? y * (1 - y)
+         : name == "relu"    ? (x > 0 ? 1.0 : 0.0)
+                             : 1.0;
+}
+
+class Scan {
+ public:
+  explicit Scan(const NodeRun& run)
+      : at(run.node),
+        batch(run.in[0]->shape()[0]),
+        steps(run.in[0]->shape()[1]),
+        units(run.in[2]->shape()[1]),
+        f(run.node.attr_string("activation")),
+        s(run.node.attr_string("recurrent_activation")),
+        run_(run) {}
+
+  const RnnOperands at;
+  const int64_t batch, steps, units;
+  const std::string f, s;
+
+  double in(int i, const std::vector<int64_t>& place) const {
+    const HostTensor& tensor = *run_.in[static_cast<size_t>(i)];
+    return tensor.at(index_of(place, tensor.shape()));
+  }
+  void set(int i, const std::vector<int64_t>& place, double value) const {
+    HostTensor& tensor = run_.out[static_cast<size_t>(i)];
+    tensor.set(index_of(place, tensor.shape()), value);
+  }
+  bool is_valid(int64_t b, int64_t t) const { return at.mask < 0 || in(at.mask, {b, t}) != 0; }
+  double kernel(int64_t from, int64_t gate, int64_t j) const {
+    return in(at.kernel, {from, gate * units + j});
+  }
+  double bias(int64_t gate, int64_t j) const {
+    return at.bias < 0 ? 0 : in(at.bias, {gate * units + j});
+  }
+  // Unit j of a gate's product with the state, and its bias.
+  double product(const std::vector<double>& h, int64_t gate, int64_t j) const {
+    double sum = bias(gate, j);
+    for (int64_t i = 0; i < units; ++i)
+      sum += h[static_cast<size_t>(i)] * kernel(i, gate, j);
+    return sum;
+  }
+  double x(int64_t b, int64_t t, int64_t gate, int64_t j) const {
+    return in(at.x, {b, t, gate * units + j});
+  }
+
+ private:
+  const NodeRun& run_;
+};
+
+// A step of one batch item: sums before activations, and what the cell makes of them.
+struct Step {
+  std::vector<double> h, c, reset;          // before; reset: r h of the cell gru
+  std::vector<std::array<double, 4>> sums;  // of each unit
+  std::vector<double> content;              // of gru_reset_after: q_g + b_g
+  std::vector<double> next_h, next_c;
+
+  Step(const Scan& scan, int64_t b, int64_t t, std::vector<double> h_before,
+       std::vector<double> c_before)
+      : h(std::move(h_before)),
+        c(std::move(c_before)),
+        reset(h.size()),
+        sums(h.size()),
+        content(h.size()),
+        next_h(h.size()),
+        next_c(h.size()) {
+    const auto n = static_cast<size_t>(scan.units);
+    for (size_t j = 0; j < n; ++j) {
+      const auto unit = static_cast<int64_t>(j);
+      for (int64_t gate = 0; gate < (scan.at.is_gru ? 2 : scan.at.gates); ++gate)
+        sums[j][static_cast<size_t>(gate)] = scan.x(b, t, gate, unit) + scan.product(h, gate, unit);
+    }
+    for (size_t j = 0; scan.at.is_gru && j < n; ++j)
+      reset[j] = activate(scan.s, sums[j][1]) * h[j];
+    for (size_t j = 0; j < n; ++j)
+      finish(scan, b, t, j);
+  }
+
+ private:
+  void finish(const Scan& scan, int64_t b, int64_t t, size_t j) {
+    const auto unit = static_cast<int64_t>(j);
+    auto& sum = sums[j];
+    if (scan.at.is_lstm) {
+      next_c[j] =
+          activate(scan.s, sum[1]) * c[j] + activate(scan.s, sum[0]) * activate(scan.f, sum[2]);
+      next_h[j] = activate(scan.s, sum[3]) * activate(scan.f, next_c[j]);
+      return;
+    }
+    if (!scan.at.is_gru) {
+      next_h[j] = activate(scan.f, sum[0]);
+      return;
+    }
+    content[j] = scan.product(scan.at.is_reset_after ? h : reset, 2, unit);
+    sum[2] = scan.x(b, t, 2, unit) +
+             (scan.at.is_reset_after ? activate(scan.s, sum[1]) * content[j] : content[j]);
+    const double z = activate(scan.s, sum[0]);
+    next_h[j] = z * h[j] + (1 - z) * activate(scan.f, sum[2]);
+  }
+};
+
+std::vector<double> row_of(const Scan& scan, int operand, int64_t b) {
+  std::vector<double> out(static_cast<size_t>(scan.units), 0.0);
+  for (int64_t j = 0; operand >= 0 && j < scan.units; ++j)
+    out[static_cast<size_t>(j)] = scan.in(operand, {b, j});
+  return out;
+}
+std::vector<double> row_of(const Scan& scan, int operand, int64_t b, int64_t t) {
+  std::vector<double> out(static_cast<size_t>(scan.units), 0.0);
+  for (int64_t j = 0; operand >= 0 && j < scan.units; ++j)
+    out[static_cast<size_t>(j)] = scan.in(operand, {b, t, j});
+  return out;
+}
+
+void scan_rnn(const NodeRun& run) {
+  const Scan scan(run);
+  for (int64_t b = 0; b < scan.batch; ++b) {
+    std::vector<double> h = row_of(scan, scan.at.h0, b), c = row_of(scan, scan.at.c0, b);
+    for (int64_t t = 0; t < scan.steps; ++t) {
+      if (scan.is_valid(b, t)) {
+        const Step step(scan, b, t, h, c);
+        h = step.next_h;
+        c = step.next_c;
+      }
+      for (int64_t j = 0; j < scan.units; ++j) {
+        scan.set(0, {b, t, j}, h[static_cast<size_t>(j)]);
+        if (scan.at.is_lstm)
+          scan.set(1, {b, t, j}, c[static_cast<size_t>(j)]);
+      }
+    }
+  }
+}
+
+// Cotangents of the state before a step from those behind it; sets dx and extra.
+void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& dh,
+                   std::vector<double>& dc) {
+  const bool first = t == 0;
+  const Step step(scan, b, t,
+                  first ? row_of(scan, scan.at.h0, b) : row_of(scan, scan.at.h, b, t - 1),
+                  first ? row_of(scan, scan.at.c0, b) : row_of(scan, scan.at.c, b, t - 1));
+  const auto n = static_cast<size_t>(scan.units);
+  std::vector<double> before(n, 0.0), dreset(n, 0.0);
+  std::vector<std::array<double, 4>> dsum(n), dproduct(n);  // of x, and of products
+  const std::string &f = scan.f, &s = scan.s;
+  for (size_t j = 0; j < n; ++j) {
+    const auto& sum = step.sums[j];
+    if (scan.at.is_lstm) {
+      const double c = step.next_c[j], o = activate(s, sum[3]);
+      const double d = dc[j] + dh[j] * o * slope(f, c);
+      dsum[j] = {d * activate(f, sum[2]) * slope(s, sum[0]), d * step.c[j] * slope(s, sum[1]),
+                 d * activate(s, sum[0]) * slope(f, sum[2]),
+                 dh[j] * activate(f, c) * slope(s, sum[3])};
+      dc[j] = d * activate(s, sum[1]);
+    } else if (scan.at.is_gru) {
+      const double z = activate(s, sum[0]), g = activate(f, sum[2]);
+      dsum[j][0] = dh[j] * (step.h[j] - g) * slope(s, sum[0]);
+      dsum[j][2] = dh[j] * (1 - z) * slope(f, sum[2]);
+      before[j] = dh[j] * z;
+    } else {
+      dsum[j][0] = dh[j] * slope(f, sum[0]);
+    }
+  }
+  for (size_t j = 0; scan.at.is_gru && j < n; ++j) {
+    const double r = activate(s, step.sums[j][1]);
+    double dr = dsum[j][2] * step.content[j];
+    if (!scan.at.is_reset_after) {
+      for (size_t k = 0; k < n; ++k)
+        dreset[j] += dsum[k][2] * scan.kernel(static_cast<int64_t>(j), 2, static_cast<int64_t>(k));
+      dr = dreset[j] * step.h[j];
+      before[j] += dreset[j] * r;
+    }
+    dsum[j][1] = dr * slope(s, step.sums[j][1]);
+  }
+  dproduct = dsum;
+  for (size_t j = 0; scan.at.is_gru && j < n; ++j)
+    dproduct[j][2] = scan.at.is_reset_after ? dsum[j][2] * activate(s, step.sums[j][1]) : 0.0;
+  for (size_t i = 0; i < n; ++i) {
+    const auto unit = static_cast<int64_t>(i);
+    for (int64_t gate = 0; gate < scan.at.gates; ++gate) {
+      for (size_t j = 0; j < n; ++j)
+        before[i] += dproduct[j][static_cast<size_t>(gate)] *
+                     scan.kernel(unit, gate, static_cast<int64_t>(j));
+      scan.set(0, {b, t, gate * scan.units + unit}, dsum[i][static_cast<size_t>(gate)]);
+      if (scan.at.is_reset_after)
+        scan.set(scan.at.extra, {b, t, gate * scan.units + unit},
+                 dproduct[i][static_cast<size_t>(gate)]);
+    }
+    if (scan.at.is_gru && !scan.at.is_reset_after)
+      scan.set(scan.at.extra, {b, t, unit}, step.reset[i]);
+  }
+  dh = before;
+}
+
+void scan_rnn_grad(const NodeRun& run) {
+  const Scan scan(run);
+  const auto n = static_cast<size_t>(scan.units);
+  for (int64_t b = 0; b < scan.batch; ++b) {
+    std::vector<double> dh(n, 0.0), dc(n, 0.0);
+    for (int64_t t = scan.steps - 1; t >= 0; --t) {
+      const std::vector<double> more_h = row_of(scan, scan.at.dh, b, t);
+      const std::vector<double> more_c = row_of(scan, scan.at.dc, b, t);
+      for (size_t j = 0; j < n; ++j) {
+        dh[j] += more_h[j];
+        dc[j] += more_c[j];
+      }
+      if (scan.is_valid(b, t))
+        step_gradient(scan, b, t, dh, dc);
+    }
+    for (size_t j = 0; j < n; ++j) {
+      const auto unit = static_cast<int64_t>(j);
+      scan.set(scan.at.dh0, {b, unit}, dh[j]);
+      if (scan.at.is_lstm)
+        scan.set(scan.at.dc0, {b, unit}, dc[j]);
+    }
+  }
+}
+
+}  // namespace
+
+void add_rnn_kernels(KernelTable& table) {
+  table["scan_rnn"] = scan_rnn;
+  table["scan_rnn_grad"] = scan_rnn_grad;
+}
+
+}  // namespace meshtrain
