@@ -73,7 +73,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
-    "ContrastLimitedAdaptiveHistogramEqualization CLAHE MaxNumBoundingBoxes Pipeline "
+    "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
     "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
     "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 namespace meshtrain {
 namespace {
 
@@ -160,7 +158,6 @@ void Console::on_train_step(const TrainPosition& position, const StepRunner& run
 void Console::on_epoch_end(EpochReport& report) {
   epoch_seconds_ = epoch_.done == 0 ? options_.now() - start_ : epoch_seconds_;
   end(report.steps, report.logs);
-  show_notes();
 }
 
 // A validation is part of its epoch's line; while it runs it has a bar.
@@ -215,22 +212,7 @@ void Console::print(const std::string& text) {
   (options_.format == LogFormat::kJson ? options_.err : options_.out)(text);
 }
 
-void Console::note(const std::string& text) {
-  notes_ += text + "\n";
-  if (!record_) {
-    show_notes();
-  }
-}
-
-void Console::show_notes() {
-  if (!notes_.empty()) {
-    interrupt();
-    options_.err(std::exchange(notes_, ""));
-  }
-}
-
 void Console::finish() {
-  show_notes();
   if (options_.quiet && options_.format != LogFormat::kJson) {
     options_.out(result_);
   }

@@ -55,8 +55,6 @@ class Console : public Hook {
   void on_warning(const std::string& text) override;
   // Writes a callback's text, line feeds included.
   void print(const std::string& text);
-  // Writes a line to the terminal: at once, or in an epoch after the epoch's line.
-  void note(const std::string& text);
 
   // The end: writes the final result in quiet mode.
   void finish();
@@ -71,7 +69,6 @@ class Console : public Hook {
   void end(int64_t steps, const Logs& logs);
   void beat(int64_t step, const std::function<Logs()>& logs);
   std::optional<double> seconds_of_later_epochs() const;
-  void show_notes();
   void write_painted(const TextSink& sink, std::string_view text) const;
 
   ConsoleOptions options_;
@@ -91,7 +88,6 @@ class Console : public Hook {
   std::optional<Progbar> record_, copy_;  // copy_: the finished bar on stderr
   std::optional<MovingBar> animation_;
   std::string result_;  // the last finished line, for quiet mode
-  std::string notes_;   // lines that wait for the end of the epoch
 };
 
 }  // namespace meshtrain

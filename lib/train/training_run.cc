@@ -459,10 +459,10 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
     record.console().interrupt();
     request_.console.err(text + "\n");
   };
-  options.inform = [this, &record](const std::string& text) {
+  options.inform = [this, &record, report = options.report](const std::string& text) {
     record.saved(text);
     if (request_.tells_more) {
-      record.console().note(text);
+      report(text);
     }
   };
   options.take_state_saves = [&callbacks] { return callbacks.take_state_saves(); };

@@ -158,7 +158,36 @@ def operations():
     return keras.Model([a, b], {"sum": r + 1.5, "late": s}, name="operations")
 
 
-MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations]
+def recurrent():
+    """Weights in groups of cells, a mask, both kinds of GRU."""
+    model = keras.Sequential(
+        [
+            keras.Input((5, 3)),
+            L.Masking(),
+            L.LSTM(4, return_sequences=True, activation="tanh"),
+            L.GRU(3, return_sequences=True, reset_after=False, go_backwards=True),
+            L.GRU(4, return_sequences=True),
+            L.SimpleRNN(3, activation="relu"),
+            L.Dense(2),
+        ]
+    )
+    model.compile("adam", "mse")
+    return model
+
+
+def attention():
+    """Weights in groups of projections, tensors by position and by name."""
+    x = keras.Input((5, 4))
+    y = keras.Input((3, 4))
+    a = L.MultiHeadAttention(2, 3)(x, y)
+    b = L.GroupQueryAttention(2, 4, 2, name="grouped")(a, a)
+    c = L.AdditiveAttention()([b, y])
+    model = keras.Model([x, y], L.Attention(use_scale=True)([c, y]))
+    model.compile("adam", "mse")
+    return model
+
+
+MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention]
 
 
 def fill(model, seed):

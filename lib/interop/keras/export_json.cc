@@ -24,6 +24,23 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
           {"registered_name", nullptr}};
 }
 
+// Classes of Keras Hub, which loads them once `import keras_hub` has registered them.
+bool is_of_hub(std::string_view class_name) {
+  static constexpr std::string_view kHub[] = {"TransformerEncoder",        "TransformerDecoder",
+                                              "TokenAndPositionEmbedding", "PositionEmbedding",
+                                              "RotaryEmbedding",           "SinePositionEncoding"};
+  return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
+}
+
+OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
+  if (!is_of_hub(class_name)) {
+    return serialized("keras.layers", class_name, std::move(config));
+  }
+  OrderedJson out = serialized("keras_hub.layers", class_name, std::move(config));
+  out["registered_name"] = "keras_hub>" + class_name;
+  return out;
+}
+
 OrderedJson policy(const std::string& name) {
   return serialized("keras", "DTypePolicy", {{"name", name}});
 }
@@ -261,6 +278,10 @@ class JsonWriter {
       if (model_.calls()[i].is_input || model_.calls()[i].layer != call.layer) {
         continue;
       }
+      if (const int at = static_cast<int>(i); has_keywords(model_, at)) {
+        out.push_back(keyword_node(at));
+        continue;
+      }
       OrderedJson tensors = OrderedJson::array();
       for (const int input : model_.calls()[i].inputs) {
         tensors.push_back(tensor(input));
@@ -270,6 +291,51 @@ class JsonWriter {
                      {"kwargs", OrderedJson::object()}});
     }
     return out;
+  }
+
+  OrderedJson keyword_node(int call) const {
+    const Model::Call& entry = model_.calls()[call];
+    const std::string& name = model_.layers()[entry.layer]->class_name;
+    const bool is_list = name == "Attention" || name == "AdditiveAttention";
+    const std::vector<std::string> positional =
+        is_list ? std::vector<std::string>{"query", "value"} : positional_roles(name);
+    OrderedJson args = OrderedJson::array(), keywords = OrderedJson::object();
+    if (positional.empty()) {  // a recurrent layer
+      args.push_back(tensor(entry.inputs[0]));
+      for (size_t i = 1; i < entry.inputs.size(); ++i) {
+        keywords["initial_state"].push_back(tensor(entry.inputs[i]));
+      }
+      return {{"args", std::move(args)}, {"kwargs", std::move(keywords)}};
+    }
+    std::vector<std::string> roles = entry.use.roles;
+    if (roles.empty()) {
+      roles = positional;
+      roles.emplace_back("key");
+    }
+    const bool is_self = entry.inputs.size() == 1 && positional.front() == "query";
+    const size_t given = is_self ? 2 : std::min(roles.size(), entry.inputs.size());
+    for (size_t i = 0; i < given; ++i) {
+      const std::string& role = roles[i];
+      if (role == "positions" || role == "segments" ||
+          (is_list && (role == "query_mask" || role == "value_mask"))) {
+        refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", role));
+      }
+      keywords[role] = tensor(entry.inputs[is_self ? 0 : i]);
+    }
+    for (const char* role :
+         {"query", "value", "key", "inputs", "decoder_sequence", "encoder_sequence"}) {
+      const bool is_positional =
+          is_list || std::find(positional.begin(), positional.end(), role) != positional.end();
+      if (is_positional && keywords.contains(role)) {
+        args.push_back(keywords[role]);
+        keywords.erase(role);
+      }
+    }
+    if (const ConfigValue* causal = entry.use.call_argument("use_causal_mask")) {
+      keywords["use_causal_mask"] = causal->is_bool() && causal->boolean();
+    }
+    return {{"args", is_list ? OrderedJson::array({std::move(args)}) : std::move(args)},
+            {"kwargs", std::move(keywords)}};
   }
 
   OrderedJson tensor(int call) const {
@@ -314,7 +380,10 @@ class JsonWriter {
     if (object.class_name.starts_with("SpatialDropout")) {
       config.erase("trainable");  // their constructors do not take it
     }
-    return serialized("keras.layers", object.class_name, std::move(config));
+    if (object.has("rotary")) {
+      refuse_export(owner_, "`rotary`");
+    }
+    return serialized_layer(object.class_name, std::move(config));
   }
 
   OrderedJson json(const ConfigValue& value, const Spec& spec) {

@@ -13,7 +13,7 @@ namespace meshtrain {
 namespace {
 
 // Arguments that Keras' constructors do not have.
-constexpr std::string_view kOurs[] = {"inputs", "exclude_from_weight_decay"};
+constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay"};
 
 }  // namespace
 
@@ -170,6 +170,25 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model) {
 
 bool takes_list(const Model& model, int call) {
   return model.calls()[call].inputs.size() > 1;
+}
+
+std::vector<std::string> positional_roles(std::string_view class_name) {
+  if (class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention") {
+    return {"query", "value"};
+  }
+  return class_name == "TransformerEncoder" ? std::vector<std::string>{"inputs"}
+         : class_name == "TransformerDecoder"
+             ? std::vector<std::string>{"decoder_sequence", "encoder_sequence"}
+             : std::vector<std::string>();
+}
+
+bool has_keywords(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  const std::string& name = model.layers()[entry.layer]->class_name;
+  const bool is_recurrent = name == "SimpleRNN" || name == "LSTM" || name == "GRU";
+  return !positional_roles(name).empty() || !entry.use.roles.empty() ||
+         (is_recurrent && entry.inputs.size() > 1) || name == "Attention" ||
+         name == "AdditiveAttention";
 }
 
 }  // namespace meshtrain

@@ -66,4 +66,10 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model);
 // Whether the layer takes its inputs as one list: merging layers.
 bool takes_list(const Model& model, int call);
 
+// The positional arguments of a call of this class that are named tensors here, in Keras' order;
+// empty for classes that take tensors in order or as a list.
+std::vector<std::string> positional_roles(std::string_view class_name);
+// Whether the call has tensors or arguments that Keras takes by name.
+bool has_keywords(const Model& model, int call);
+
 }  // namespace meshtrain

@@ -171,6 +171,12 @@ class ScriptWriter {
 
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {
     std::vector<std::string> out;
+    if (has_keywords(model_, static_cast<int>(call))) {
+      throw ConfigError(
+          "E417", {},
+          fmt::format("layer `{}`: a script has no words for its call", model_.calls()[call].name))
+          .help("write .keras or .json, which have");
+    }
     for (const int input : model_.calls()[call].inputs) {
       out.push_back(variables[input]);
     }

@@ -8,6 +8,7 @@
 #include "config/catalogue.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
+#include "interop/keras/weights.h"
 
 namespace meshtrain {
 namespace {
@@ -66,7 +67,7 @@ class GraphReader {
         out.emplace_back();
         continue;
       }
-      const std::string base = to_snake_case(class_name);
+      const std::string base = group_name(class_name);
       const int count = used[base]++;
       out.push_back(
           fmt::format("{}layers/{}{}", path, base, count == 0 ? "" : fmt::format("_{}", count)));

@@ -150,7 +150,67 @@ bool has_layers(const Model& model, const std::vector<KerasGroup>& groups) {
   });
 }
 
+// The attribute of a Keras object that holds the sub-layer of this name: files have groups by
+// attributes, and variables have paths by names.
+std::string attribute_of(std::string_view class_name, size_t depth, const std::string& name) {
+  static const std::map<std::string_view, std::string> kAttention = {
+      {"query", "query_dense"},
+      {"key", "key_dense"},
+      {"value", "value_dense"},
+      {"gate", "_gate_dense"},
+      {"attention_output", "output_dense"}};
+  const auto projection = kAttention.find(name);
+  const bool is_block = starts_with(class_name, "Transformer");
+  if (is_block && depth == 0) {
+    return "_" + name +
+           (ends_with(name, "self_attention") || ends_with(name, "cross_attention") ? "_layer"
+                                                                                    : "");
+  }
+  if ((is_block || class_name == "MultiHeadAttention") && projection != kAttention.end()) {
+    return projection->second;
+  }
+  if (class_name == "GroupQueryAttention" && projection != kAttention.end()) {
+    const bool is_private = starts_with(projection->second, "_");
+    return is_private ? projection->second : "_" + projection->second;
+  }
+  return ends_with(name, "_cell") ? "cell" : name;
+}
+
+// The weights of a layer or of one of its sub-layers, in the order of their datasets.
+struct WeightGroup {
+  std::string group;  // "layers/lstm/cell"
+  std::string name;   // of the layer or sub-layer: "lstm_cell"
+  std::vector<const Weight*> weights;
+};
+
+// `group`: of the layer. Its own weights come first, if it has none too.
+std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& group) {
+  std::vector<WeightGroup> out = {{group, layer.name, {}}};
+  for (const Weight& weight : layer.weights) {
+    std::vector<std::string> parts =
+        split(std::string_view(weight.path).substr(layer.name.size() + 1), '/');
+    parts.pop_back();
+    std::string place = group, name = layer.name;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      place += "/" + attribute_of(layer.class_name, i, parts[i]);
+      name = parts[i];
+    }
+    auto found = std::find_if(out.begin(), out.end(),
+                              [&](const WeightGroup& each) { return each.group == place; });
+    if (found == out.end()) {
+      found = out.insert(out.end(), {place, name, {}});
+    }
+    found->weights.push_back(&weight);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string group_name(const std::string& class_name) {
+  // Keras exports its GroupedQueryAttention under this name.
+  return to_snake_case(class_name == "GroupQueryAttention" ? "GroupedQueryAttention" : class_name);
+}
 
 bool has_named_outputs(const Model& model) {
   for (size_t i = 0; i < model.outputs().size(); ++i) {
@@ -190,7 +250,7 @@ std::vector<KerasGroup> keras_groups(const Model& model) {
   std::map<std::string, int> used;
   std::vector<KerasGroup> out;
   for (const int call : keras_layer_order(model)) {
-    const std::string base = to_snake_case(class_of(model, call));
+    const std::string base = group_name(class_of(model, call));
     const int count = used[base]++;
     const Model::Call& entry = model.calls()[call];
     out.push_back({entry.is_input ? entry.name : model.layers()[entry.layer]->name,
@@ -205,11 +265,13 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
   for (const auto& layer : model.layers()) {
     layers.emplace(layer->name, layer.get());
   }
-  std::map<std::string, const Layer*> by_group;
+  std::map<std::string, std::vector<const Weight*>> by_group;
   for (const KerasGroup& group : groups) {
     const auto layer = layers.find(group.layer);
     if (layer != layers.end()) {
-      by_group.emplace(group.group, layer->second);
+      for (WeightGroup& each : weight_groups(*layer->second, group.group)) {
+        by_group.emplace(std::move(each.group), std::move(each.weights));
+      }
     }
   }
   std::vector<NamedTensor> out;
@@ -219,9 +281,9 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
       continue;
     }
     if (const auto entry = vars_entry(dataset.name)) {
-      const auto layer = by_group.find(entry->first);
-      if (layer != by_group.end() && entry->second < layer->second->weights.size()) {
-        dataset.name = layer->second->weights[entry->second].path;
+      const auto weights = by_group.find(entry->first);
+      if (weights != by_group.end() && entry->second < weights->second.size()) {
+        dataset.name = weights->second[entry->second]->path;
       }
     }
     out.push_back(std::move(dataset));
@@ -259,17 +321,22 @@ std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor
   }
   std::vector<H5Vars> out = {{"vars", model.name(), {}}};
   for (const KerasGroup& group : keras_groups(model)) {
-    H5Vars vars{group.group + "/vars", group.layer, {}};
     const auto layer = layers.find(group.layer);
-    if (is_sequential && layer == layers.end()) {
+    if (layer == layers.end()) {
+      if (!is_sequential) {
+        out.push_back({group.group + "/vars", group.layer, {}});
+      }
       continue;
     }
-    for (size_t i = 0; layer != layers.end() && i < layer->second->weights.size(); ++i) {
-      const auto value = by_path.find(layer->second->weights[i].path);
-      MESHTRAIN_CHECK(value != by_path.end(), "{}", layer->second->weights[i].path);
-      vars.tensors.push_back(value->second);
+    for (const WeightGroup& each : weight_groups(*layer->second, group.group)) {
+      H5Vars vars{each.group + "/vars", each.name, {}};
+      for (const Weight* weight : each.weights) {
+        const auto value = by_path.find(weight->path);
+        MESHTRAIN_CHECK(value != by_path.end(), "{}", weight->path);
+        vars.tensors.push_back(value->second);
+      }
+      out.push_back(std::move(vars));
     }
-    out.push_back(std::move(vars));
   }
   return out;
 }

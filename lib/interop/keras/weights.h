@@ -16,6 +16,9 @@ struct KerasGroup {
   std::string group;  // "layers/dense_1"
 };
 
+// The name of a layer class's groups: "separable_conv2d".
+std::string group_name(const std::string& class_name);
+
 // Whether an output is named otherwise than its layer: Keras' model then returns a map.
 bool has_named_outputs(const Model& model);
 

@@ -15,7 +15,8 @@ namespace meshtrain::test {
 inline const std::vector<std::string>& keras_models() {
   static const std::vector<std::string> kNames = {"mlp",    "convnet",   "several",    "shared",
                                                   "resnet", "separable", "normalized", "adapted",
-                                                  "nested", "operations"};
+                                                  "nested", "operations", "recurrent",
+                                                  "attention"};
   return kNames;
 }
 
