@@ -13,7 +13,7 @@ bool suggest(Diagnostic& problem, std::string_view given, std::span<const std::s
 }
 
 std::string known_names(std::string_view given, std::span<const std::string> names) {
-  constexpr size_t kMost = 18, kShown = 8;
+  constexpr size_t kMost = 20, kShown = 8;
   return names.size() <= kMost ? join(names, ", ")
                                : join(nearest_names(given, names, kShown), ", ") + ", ...";
 }

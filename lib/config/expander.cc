@@ -130,7 +130,8 @@ bool Expander::charge(const YamlNode& node) {
   num_nodes_ += count_nodes(node);
   ++num_entries_;
   const bool too_many_layers = layers_.size() >= kMaxExpandedLayers;
-  if (!gave_up_ && (too_many_layers || num_nodes_ > kMaxExpandedNodes || num_entries_ > kMaxEntries)) {
+  if (!gave_up_ &&
+      (too_many_layers || num_nodes_ > kMaxExpandedNodes || num_entries_ > kMaxEntries)) {
     gave_up_ = true;
     diagnostics_
         .error("E106", node.loc,

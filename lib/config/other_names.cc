@@ -48,11 +48,12 @@ constexpr OtherName kOtherNames[] = {
     {Category::kLayer, "cat concat", "write `Concatenate: {inputs: [a, b]}`"},
     {Category::kLayer, "sequential modulelist functional",
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
-    {Category::kLayer, "transformer transformerencoder transformerencoderlayer transformerdecoder",
-     "write a block of its parts: attention, `Add`, `LayerNormalization` and `Dense`"},
-    {Category::kLayer, "rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell",
-     "`Conv1D: {padding: causal}` sees the steps before; several of them with `dilation_rate` see "
-     "far back"},
+    {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
+     "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
+    {Category::kLayer,
+     "rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell "
+     "simplernncell stackedrnncells",
+     "`LSTM`, `GRU` and `SimpleRNN` read sequences, backwards with `go_backwards: true`"},
     {Category::kLayer,
      "multiheadattention multiheadedattention attention additiveattention groupqueryattention "
      "groupedqueryattention",

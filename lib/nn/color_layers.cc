@@ -15,7 +15,8 @@ class ColorLayer : public PixelLayer {
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
     if (needs_colours() && input[3] != 3 && !(takes_grey() && input[3] == 1)) {
       input_error(diagnostics,
-                  fmt::format("it takes images of {} channels", takes_grey() ? "1 or 3" : "3"));
+                  fmt::format("it takes images of {} channels", takes_grey() ? "1 or 3" : "3"))
+          .help("red, green and blue: put it before layers that change the channels");
       return failed_shape();
     }
     return PixelLayer::build_last(input, diagnostics);

@@ -184,7 +184,14 @@ class RotaryEmbedding final : public PositionLayer {
           .help("the defaults are 1 and -1, for (batch, steps, features)");
       return failed_shape();
     }
-    if (!check_rotary(config_, name, x[static_cast<size_t>(*feature)], diagnostics) ||
+    const int64_t features = x[static_cast<size_t>(*feature)];
+    if (features % 2 != 0) {
+      shape_error(diagnostics, inputs,
+                  fmt::format("it rotates pairs, and {} features are an odd number", features))
+          .help("give the input an even size");
+      return failed_shape();
+    }
+    if (!check_rotary(config_, name, features, diagnostics) ||
         !positions_fit(inputs, x[static_cast<size_t>(*step)], diagnostics)) {
       return failed_shape();
     }

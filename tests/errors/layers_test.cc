@@ -82,8 +82,8 @@ bool is_probed(const ClassSpec& spec) {
   return spec.name != "Input" && spec.name != "Call" && spec.name != "Repeat";
 }
 
-const char* const kShapes[] = {"[]",        "[6]",          "[6, 6]",
-                               "[6, 6, 2]", "[6, 6, 6, 2]", "[3, 3, 3, 3, 2]"};
+const char* const kShapes[] = {"[]",        "[6]",          "[6, 6]",         "[6, 6, 2]",
+                               "[6, 6, 3]", "[6, 6, 6, 2]", "[3, 3, 3, 3, 2]"};
 
 std::string shown(std::string shape) {  // "[6, 6]" -> "(None, 6, 6)"
   const std::string inner = shape.substr(1, shape.size() - 2);

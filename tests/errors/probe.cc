@@ -29,6 +29,7 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"LossScaleOptimizer.inner_optimizer", "sgd"},
       {"target_class_ids", "[0]"},
       {"activation", "relu"},
+      {"RandomPosterization.factor", "4"},
       {"factor", "0.2"},
       {"height_factor", "0.2"},
       {"width_factor", "0.2"},

@@ -61,6 +61,12 @@ const Entries kImageLayers = {
     "RandomErasing: {value_range: [-2, 2]}",
     "Solarization: {addition_factor: 0.2, threshold_factor: 0.5, value_range: [-2, 2]}",
     "AutoContrast: {value_range: [-2, 2]}",
+    "Dense: {units: 3, activation: sigmoid}|RandomSaturation: {factor: 0.9, value_range: [0, 1]}",
+    "Dense: {units: 3, activation: sigmoid}|RandomHue: {factor: 0.5, value_range: [0, 1]}",
+    "Dense: {units: 3, activation: sigmoid}|RandomColorJitter: {brightness_factor: 0.2, "
+    "contrast_factor: 0.3, saturation_factor: 0.9, hue_factor: 0.4, value_range: [0, 1]}",
+    "Dense: {units: 3}|RandomColorDegeneration: {factor: 0.7, value_range: [-2, 2]}",
+    "Dense: {units: 3}|RandomGrayscale",
     "Dense: {units: 4, activation: tanh}",
 };
 const Entries kStepLayers = {
@@ -116,6 +122,12 @@ const Entries kStepLayers = {
     "Dense: {name: a@, units: 4}|TransformerDecoder: {intermediate_dim: 6, num_heads: 2, dropout: "
     "0.2, normalize_first: true, inputs: [a@, a@]}",
     "Masking: {mask_value: 0.5}",
+    "ActivityRegularization: {l1: 0.1, l2: 0.2}",
+    "SimpleRNN: {units: 4, return_sequences: true, activation: relu}",
+    "LSTM: {units: 4, return_sequences: true, dropout: 0.3}",
+    "LSTM: {units: 3, return_sequences: true, go_backwards: true}",
+    "Masking: {mask_value: 0.5}|GRU: {units: 4, return_sequences: true}",
+    "GRU: {units: 3, return_sequences: true, reset_after: false}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
 const Entries kVolumeLayers = {

@@ -99,8 +99,7 @@ std::string report_html(const RunRecord& record) {
   std::string out;
   for (const auto part : {header_section, curves_section, timeline_section, mesh_section,
                           memory_section, layout_section, traffic_section, profile_section,
-                          epochs_section,
-                          changes_section, warnings_section, config_section}) {
+                          epochs_section, changes_section, warnings_section, config_section}) {
     out += part(record);
   }
   return page_html(record.name.empty() ? record.folder : record.name, out);

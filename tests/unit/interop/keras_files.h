@@ -13,10 +13,9 @@
 namespace meshtrain::test {
 
 inline const std::vector<std::string>& keras_models() {
-  static const std::vector<std::string> kNames = {"mlp",    "convnet",   "several",    "shared",
-                                                  "resnet", "separable", "normalized", "adapted",
-                                                  "nested", "operations", "recurrent",
-                                                  "attention"};
+  static const std::vector<std::string> kNames = {
+      "mlp",        "convnet", "several", "shared",     "resnet",    "separable",
+      "normalized", "adapted", "nested",  "operations", "recurrent", "attention"};
   return kNames;
 }
 

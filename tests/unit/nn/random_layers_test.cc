@@ -249,8 +249,8 @@ TEST_CASE("RandomErasing fills a rectangle of the drawn size and nothing else") 
 
 TEST_CASE("RandomInvert mirrors pixels within their range, for about half of the images") {
   const HostTensor x = filled({200, 1, 1, 1}, 0.25);
-  const HostTensor y = run_layer("RandomInvert", x, 0,
-                                 {{"factor", {0.5, 0.5}}, {"value_range", {-1.0, 2.0}}});
+  const HostTensor y =
+      run_layer("RandomInvert", x, 0, {{"factor", {0.5, 0.5}}, {"value_range", {-1.0, 2.0}}});
   int inverted = 0;
   for (int64_t n = 0; n < 200; ++n) {
     CHECK((y.at(n) == 0.25 || y.at(n) == 0.75));
