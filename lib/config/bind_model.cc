@@ -193,8 +193,9 @@ class ModelBinder {
     const bool takes_many =
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
     const ClassSpec* spec = find_class(Category::kLayer, class_name);
-    // Layers with roles check their inputs themselves.
-    const bool is_known = spec != nullptr && !spec->has_roles;
+    // Layers with roles check their inputs themselves, and recurrent ones their states.
+    const bool is_known =
+        spec != nullptr && !spec->has_roles && !is_any({"SimpleRNN", "LSTM", "GRU"});
     if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
       diagnostics_
           .error("E121", layer.object.loc,

@@ -87,8 +87,11 @@ class ActivityRegularization : public Identity {
   explicit ActivityRegularization(const ConfigObject& config) : Identity(config) {
     ConfigObject penalty = default_object(Category::kRegularizer, "L1L2");
     penalty.loc = config.loc;
-    penalty.args["l1"] = config.arg("l1");
-    penalty.args["l2"] = config.arg("l2");
+    for (const char* factor : {"l1", "l2"}) {
+      if (const ConfigValue& given = value_or_null(config, factor); !given.is_null()) {
+        penalty.args[factor] = given;
+      }
+    }
     config_.args["activity_regularizer"].data = std::make_shared<ConfigObject>(std::move(penalty));
   }
 };

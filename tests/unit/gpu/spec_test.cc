@@ -249,6 +249,9 @@ TEST_CASE("lookups equal the CPU's") {
 TEST_CASE("attention equals the CPU's") {
   check_family("attention");
 }
+TEST_CASE("recurrent cells equal the CPU's") {
+  check_family("rnn");
+}
 TEST_CASE("random bits and dropout have the CPU's bits") {
   check_family("random");
 }

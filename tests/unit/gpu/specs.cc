@@ -79,15 +79,23 @@ std::vector<DType> float_dtypes() {
 }
 
 const std::vector<SpecFamily>& spec_families() {
-  static const std::vector<SpecFamily> families = {
-      {"tape", tape_specs},           {"cast", cast_specs},
-      {"copy", copy_specs},           {"reduce", reduce_specs},
-      {"matmul", matmul_specs},       {"scan", scan_specs},
-      {"conv", conv_specs},           {"pool", pool_specs},
-      {"lookup", lookup_specs},       {"random", random_specs},
-      {"warp", warp_specs},           {"optimizer", optimizer_specs},
-      {"attention", attention_specs}, {"combine", combine_specs},
-      {"view", view_specs},           {"rows", row_specs}};
+  static const std::vector<SpecFamily> families = {{"tape", tape_specs},
+                                                   {"cast", cast_specs},
+                                                   {"copy", copy_specs},
+                                                   {"reduce", reduce_specs},
+                                                   {"matmul", matmul_specs},
+                                                   {"scan", scan_specs},
+                                                   {"conv", conv_specs},
+                                                   {"pool", pool_specs},
+                                                   {"lookup", lookup_specs},
+                                                   {"random", random_specs},
+                                                   {"warp", warp_specs},
+                                                   {"optimizer", optimizer_specs},
+                                                   {"attention", attention_specs},
+                                                   {"combine", combine_specs},
+                                                   {"view", view_specs},
+                                                   {"rows", row_specs},
+                                                   {"rnn", rnn_specs}};
   return families;
 }
 

@@ -1,0 +1,99 @@
+// Recurrent cells over all steps.
+#include "specs.h"
+
+namespace meshtrain::test {
+namespace {
+
+// An array of a case, and where the spec has it.
+struct RnnArray {
+  SpecArray array;
+  std::byte* RnnArrays::*result = nullptr;
+  const std::byte* RnnArrays::*operand = nullptr;
+};
+
+void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_mask,
+              std::string_view name) {
+  const bool is_lstm = shape.cell == RnnCell::kLstm;
+  const bool is_gru = shape.cell == RnnCell::kGru,
+             is_reset_after = shape.cell == RnnCell::kGruResetAfter;
+  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
+  const int64_t products = shape.batch * shape.steps * shape.columns();
+  std::vector<RnnArray> arrays;
+  const auto operand = [&](const std::byte* RnnArrays::*place, int64_t size) {
+    arrays.push_back({{shape.dtype, size}, nullptr, place});
+  };
+  const auto result_at = [&](std::byte* RnnArrays::*place, int64_t size) {
+    arrays.push_back({result(shape.dtype, size), place, nullptr});
+  };
+  operand(&RnnArrays::x, products);
+  operand(&RnnArrays::kernel, shape.units * shape.columns());
+  operand(&RnnArrays::h0, states);
+  if (is_lstm)
+    operand(&RnnArrays::c0, states);
+  if (is_reset_after)
+    operand(&RnnArrays::bias, shape.columns());
+  if (has_mask)
+    arrays.push_back(
+        {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
+  const auto states_over_steps = [&](std::byte* RnnArrays::*place) {
+    if (is_gradient)
+      arrays.push_back({{shape.dtype, sequence}, place, nullptr});
+    else
+      result_at(place, sequence);
+  };
+  states_over_steps(&RnnArrays::h);
+  if (is_lstm)
+    states_over_steps(&RnnArrays::c);
+  if (is_gradient) {
+    operand(&RnnArrays::dh, sequence);
+    if (is_lstm)
+      operand(&RnnArrays::dc, sequence);
+    result_at(&RnnArrays::dx, products);
+    result_at(&RnnArrays::dh0, states);
+    if (is_lstm)
+      result_at(&RnnArrays::dc0, states);
+    if (is_gru || is_reset_after)
+      result_at(&RnnArrays::extra, is_gru ? sequence : products);
+  }
+  std::vector<SpecArray> given;
+  for (const RnnArray& each : arrays)
+    given.push_back(each.array);
+  list.add(fmt::format("{} {} {}", name, dtype_name(shape.dtype),
+                       is_gradient ? "gradient" : "forward"),
+           given,
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             ScanRnnSpec spec{shape, is_gradient, {}};
+             for (size_t i = 0; i < arrays.size(); ++i) {
+               if (arrays[i].result != nullptr)
+                 spec.arrays.*arrays[i].result = memory[i];
+               else
+                 spec.arrays.*arrays[i].operand = memory[i];
+             }
+             specs.emplace_back(spec);
+           })
+      .scale = 50;
+}
+
+}  // namespace
+
+std::vector<KernelCase> rnn_specs() {
+  SpecList list;
+  for (DType dtype : float_dtypes()) {
+    for (const auto& [cell, name] : {std::pair{RnnCell::kSimple, "simple"},
+                                     {RnnCell::kLstm, "lstm"},
+                                     {RnnCell::kGru, "gru"},
+                                     {RnnCell::kGruResetAfter, "gru reset after"}}) {
+      RnnShape shape;
+      shape.dtype = dtype;
+      shape.cell = cell;
+      shape.batch = 5;
+      shape.steps = 3;
+      shape.units = 4;
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, cell == RnnCell::kGru || cell == RnnCell::kLstm, name);
+    }
+  }
+  return list.take();
+}
+
+}  // namespace meshtrain::test
