@@ -8,6 +8,7 @@
 #include "config/path.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
+#include "config/source.h"
 
 namespace meshtrain {
 namespace {
