@@ -187,7 +187,20 @@ def attention():
     return model
 
 
-MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention]
+def hub():
+    """Layers of Keras Hub, with weights in groups of sub-layers."""
+    from keras_hub import layers as H
+
+    ids = keras.Input((4,), dtype="int32")
+    x = H.TokenAndPositionEmbedding(11, 4, 6)(ids)
+    y = H.TransformerEncoder(8, 2, activation="gelu", normalize_first=True)(x)
+    model = keras.Model(ids, L.Dense(2)(H.TransformerDecoder(8, 2)(y, x)))
+    model.compile("adam", "mse")
+    return model
+
+
+MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
+          hub]
 
 
 def fill(model, seed):

@@ -24,14 +24,6 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
           {"registered_name", nullptr}};
 }
 
-// Classes of Keras Hub, which loads them once `import keras_hub` has registered them.
-bool is_of_hub(std::string_view class_name) {
-  static constexpr std::string_view kHub[] = {"TransformerEncoder",        "TransformerDecoder",
-                                              "TokenAndPositionEmbedding", "PositionEmbedding",
-                                              "RotaryEmbedding",           "SinePositionEncoding"};
-  return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
-}
-
 OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
   if (!is_of_hub(class_name)) {
     return serialized("keras.layers", class_name, std::move(config));

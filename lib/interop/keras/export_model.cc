@@ -172,6 +172,13 @@ bool takes_list(const Model& model, int call) {
   return model.calls()[call].inputs.size() > 1;
 }
 
+bool is_of_hub(std::string_view class_name) {
+  static constexpr std::string_view kHub[] = {"TransformerEncoder",        "TransformerDecoder",
+                                              "TokenAndPositionEmbedding", "PositionEmbedding",
+                                              "RotaryEmbedding",           "SinePositionEncoding"};
+  return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
+}
+
 std::vector<std::string> positional_roles(std::string_view class_name) {
   if (class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention") {
     return {"query", "value"};

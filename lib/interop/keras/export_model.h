@@ -66,6 +66,8 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model);
 // Whether the layer takes its inputs as one list: merging layers.
 bool takes_list(const Model& model, int call);
 
+// Whether the class is Keras Hub's, which loads it once `import keras_hub` has registered it.
+bool is_of_hub(std::string_view class_name);
 // The positional arguments of a call of this class that are named tensors here, in Keras' order;
 // empty for classes that take tensors in order or as a list.
 std::vector<std::string> positional_roles(std::string_view class_name);

@@ -171,7 +171,8 @@ class ScriptWriter {
 
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {
     std::vector<std::string> out;
-    if (has_keywords(model_, static_cast<int>(call))) {
+    const std::string& class_name = model_.layers()[model_.calls()[call].layer]->class_name;
+    if (has_keywords(model_, static_cast<int>(call)) || is_of_hub(class_name)) {
       throw ConfigError(
           "E417", {},
           fmt::format("layer `{}`: a script has no words for its call", model_.calls()[call].name))

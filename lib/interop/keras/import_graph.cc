@@ -181,7 +181,8 @@ class GraphReader {
   void check_class(const Json& layer, const KerasLayer& made) {
     const Json* registered = find_member(layer, "registered_name");
     const bool is_custom = registered != nullptr && registered->is_string() &&
-                           registered->get<std::string>().find('>') != std::string::npos;
+                           registered->get<std::string>().find('>') != std::string::npos &&
+                           *registered != "keras_hub>" + made.class_name;
     const Json* function = find_member(made.config, "function");
     const bool is_expression = function != nullptr && function->is_string();  // of an operation
     if (made.class_name == "Lambda" && !is_expression) {

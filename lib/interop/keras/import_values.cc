@@ -22,10 +22,20 @@ constexpr std::string_view kPerDimension[] = {"kernel_size", "strides",        "
 
 // Keras' arguments that change nothing here whatever they are: fans of einsum kernels are derived,
 // statistics are always those of the global batch, XLA is not there.
-constexpr std::string_view kWithoutEffect[] = {
-    "input_axes",  "output_axes",     "synchronized",        "build_config",
-    "autocast",    "renorm_momentum", "input_length",        "batch_input_shape",
-    "batch_shape", "jit_compile",     "is_legacy_optimizer", "lora_alpha"};
+constexpr std::string_view kWithoutEffect[] = {"input_axes",
+                                               "output_axes",
+                                               "synchronized",
+                                               "build_config",
+                                               "autocast",
+                                               "renorm_momentum",
+                                               "input_length",
+                                               "batch_input_shape",
+                                               "batch_shape",
+                                               "jit_compile",
+                                               "is_legacy_optimizer",
+                                               "lora_alpha",
+                                               "decoder_sequence_shape",
+                                               "encoder_sequence_shape"};
 
 bool is_neutral(const std::string& name, const Json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty()) ||

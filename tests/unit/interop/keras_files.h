@@ -14,8 +14,8 @@ namespace meshtrain::test {
 
 inline const std::vector<std::string>& keras_models() {
   static const std::vector<std::string> kNames = {
-      "mlp",        "convnet", "several", "shared",     "resnet",    "separable",
-      "normalized", "adapted", "nested",  "operations", "recurrent", "attention"};
+      "mlp",     "convnet", "several",    "shared",    "resnet",    "separable", "normalized",
+      "adapted", "nested",  "operations", "recurrent", "attention", "hub"};
   return kNames;
 }
 
