@@ -362,27 +362,6 @@ TEST_CASE("a layout with fewer entries than dimensions is noted") {
   CHECK(!contains(warnings, "`dense/bias`"));
 }
 
-TEST_CASE("-v shows what was saved after an epoch's line, not within the next epoch") {
-  TemporaryFolder folder;
-  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
-  folder.write("c.yaml", kClasses);
-  const Command shell{
-      .args = {"-c", fmt::format("'{}' train c.yaml -v fit.epochs=4 2>&1", MESHTRAIN_BINARY)},
-      .program = "sh",
-      .folder = folder.path()};
-  const Result result = run(shell);
-  REQUIRE_MESSAGE(result.exit_code == 0, result.out);
-  const std::vector<std::string> lines = lines_of(result.out);
-  int saved = 0;
-  for (size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].starts_with("saved step")) {
-      ++saved;
-      CHECK_MESSAGE(!lines[i - 1].starts_with("Epoch "), result.out);
-    }
-  }
-  CHECK(saved >= 1);
-}
-
 TEST_CASE("a missing Flatten is one error, though metrics compare the same shapes") {
   TemporaryFolder folder;
   folder.write("c.yaml", R"(

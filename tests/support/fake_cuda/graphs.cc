@@ -202,8 +202,8 @@ MESHTRAIN_FAKE cuGraphExecDestroy(CUgraphExec handle) {
   return call("cuGraphExecDestroy", [&] {
     const std::shared_ptr<Op> run = state().execs.get(handle).last_run;
     // What waits for another process is given up when that one fails: CUDA frees the graph later.
-    if (run != nullptr && !run->is_done && !state().has_aborted)
-      add_problem("cuGraphExecDestroy: nobody waited for its run");
+    if (run != nullptr && !run->is_done)
+      add_problem_unless_aborted("cuGraphExecDestroy: nobody waited for its run");
     state().execs.take(handle);
   });
 }

@@ -25,7 +25,7 @@ struct Faults {
   int64_t skipped = 0;  // calls of that name before the one that fails
 };
 Faults faults;
-std::vector<std::string> problems;
+std::vector<std::string> problems, problems_unless_aborted;
 constexpr int kMostDevices = 8;
 constexpr CUresult kBroken = CUDA_ERROR_ILLEGAL_ADDRESS;
 
@@ -144,6 +144,11 @@ void add_problem(const std::string& text) {
   problems.push_back(text);
 }
 
+void add_problem_unless_aborted(const std::string& text) {
+  const std::lock_guard lock(state().mutex);
+  problems_unless_aborted.push_back(text);
+}
+
 void begin_call(const char* name, bool runs_first) {
   faults.names.push_back(name);
   faults.is_due = false;
@@ -174,7 +179,11 @@ bool is_memory_short() {
 
 std::vector<std::string> take_problems() {
   const std::lock_guard lock(state().mutex);
-  return std::exchange(problems, {});
+  std::vector<std::string> found = std::exchange(problems, {});
+  const std::vector<std::string> others = std::exchange(problems_unless_aborted, {});
+  if (!state().has_aborted)
+    found.insert(found.end(), others.begin(), others.end());
+  return found;
 }
 
 std::string live_objects() {

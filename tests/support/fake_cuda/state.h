@@ -218,6 +218,8 @@ MESHTRAIN_FAKE_API void refuse_in_capture(const Stream& stream);
 MESHTRAIN_FAKE_API void refuse_while_capturing(const Device& device, const char* what);
 
 MESHTRAIN_FAKE_API void add_problem(const std::string& text);
+// A communicator may be aborted at the same time by another thread: that is known at the end.
+MESHTRAIN_FAKE_API void add_problem_unless_aborted(const std::string& text);
 // Throws Failure where the call is to fail. Counts it.
 MESHTRAIN_FAKE_API void begin_call(const char* name, bool runs_first);
 MESHTRAIN_FAKE_API void end_call();
