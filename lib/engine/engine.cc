@@ -32,7 +32,8 @@ gpu::DeviceOptions device_options(const Setup& setup, const EngineOptions& optio
 struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
       : processes(options.processes),
-        setup(config, &spec, options.dump_ir, processes.size(), processes.rank()),
+        setup(config, &spec, options.dump_ir, processes.size(), processes.rank(), options.decode),
+        decode(options.decode),
         warnings(setup.warnings()),
         device(open_device(setup.distribution().devices, device_options(setup, options, warnings),
                            processes)),
@@ -275,6 +276,7 @@ struct Engine::Impl {
 
   Processes processes;
   Setup setup;
+  DecodeOptions decode;
   Diagnostics warnings;
   std::shared_ptr<gpu::Device> device;  // null: the processor
   AbortHook abort_hook;
@@ -412,6 +414,27 @@ std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
     outputs.push_back(executor.output(static_cast<int>(o)));
   }
   return outputs;
+}
+
+HostTensor Engine::decode_step(std::span<const int32_t> ids, int64_t position,
+                               std::span<const int32_t> rows) {
+  const int64_t steps = static_cast<int64_t>(ids.size()) / impl_->decode.rows;
+  Executor& executor = *impl_->compiled(StepKind::kDecode, steps).executor;
+  const int32_t first = static_cast<int32_t>(position);
+  for (int i = 0; i < static_cast<int>(executor.program().inputs.size()); ++i) {
+    const std::string& name = executor.program().inputs[static_cast<size_t>(i)].name;
+    const Executor::RowRange own = executor.input_rows(i);
+    std::span<const int32_t> values = {&first, 1};
+    if (name != kPositionInput) {
+      const bool is_ids = name != kRowsInput;
+      values = (is_ids ? ids : rows)
+                   .subspan(static_cast<size_t>(own.first * (is_ids ? steps : 1)),
+                            static_cast<size_t>(own.count * (is_ids ? steps : 1)));
+    }
+    executor.set_input(i, values.data(), values.size_bytes());
+  }
+  executor.run();
+  return executor.output(0);
 }
 
 double Engine::last_loss() const {

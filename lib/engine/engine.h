@@ -26,6 +26,7 @@ struct EngineOptions {
   bool use_cuda_graph = true;  // on a GPU; false: kernel by kernel
   int64_t profile_steps = 0;   // training steps to measure, behind kProfileWarmUp others
   Processes processes = {};    // that the mesh is split over
+  DecodeOptions decode = {};   // for decode_step()
 };
 
 // Steps before those of a profile, in which kernels are compiled and workers are chosen.
@@ -61,6 +62,14 @@ class Engine : public StepRunner {
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;
+
+  // The next steps of DecodeOptions::rows sequences, behind those of earlier calls: `ids` are
+  // (rows, steps), row-major, the first of them at `position`, and the result is output 0, (rows,
+  // steps,
+  // ...). Position 0 begins anew. `rows`: the row that each row continues, where the options
+  // reorder them. There must be no Setup::decode_obstacle().
+  HostTensor decode_step(std::span<const int32_t> ids, int64_t position,
+                         std::span<const int32_t> rows = {});
 
   double last_loss() const override;
   void reset_metrics() override;

@@ -125,7 +125,7 @@ void throw_if_unusable(const Diagnostics& diagnostics) {
 }  // namespace
 
 std::string_view step_kind_name(StepKind kind) {
-  constexpr std::string_view kNames[] = {"train", "accumulate", "test", "predict"};
+  constexpr std::string_view kNames[] = {"train", "accumulate", "test", "predict", "decode"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -146,8 +146,8 @@ DataSpec data_spec(const Dataset& dataset) {
 }
 
 Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, int processes,
-             int rank)
-    : config_(config), dump_ir_(std::move(dump_ir)), warnings_(config.warnings) {
+             int rank, DecodeOptions decode)
+    : config_(config), dump_ir_(std::move(dump_ir)), decode_(decode), warnings_(config.warnings) {
   const DTypePolicy policy = dtype_policy(config.dtype_policy.value);
   dtype_ = policy.floatx();
   Diagnostics diagnostics;
@@ -187,6 +187,7 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   assign_layouts(variables, user, {batch_mask, distribution_.zero, distribution_.zero_axes},
                  mesh());
   graphs_->set_variables(std::move(variables));
+  add_caches();
   warnings_.append(diagnostics);
 }
 
@@ -290,7 +291,34 @@ bool Setup::fixed_reductions() const {
   return order == ReductionOrder::kFixed || (order == ReductionOrder::kAuto && !part_.is_whole());
 }
 
+// All programs have the caches among their variables, since they share one store.
+void Setup::add_caches() {
+  num_own_variables_ = graphs_->variables().size();
+  if (decode_.rows == 0) {
+    return;
+  }
+  IncrementalGraph decode = decode_graph(1);
+  decode_obstacle_ = std::move(decode.obstacle);
+  is_decode_bounded_ = decode.is_bounded;
+  if (decode_obstacle_.empty()) {
+    graphs_->set_variables(std::move(decode.graph.variables));
+  }
+}
+
+IncrementalGraph Setup::decode_graph(int64_t steps) const {
+  Graph whole = graphs_->predict(decode_.rows);
+  whole.variables.resize(num_own_variables_);
+  Sharding rows;
+  if (decode_.rows % mesh().size_of(distribution_.batch_axes) == 0) {
+    rows.dims.emplace_back(distribution_.batch_axes);
+  }
+  return make_incremental(whole, steps, decode_.reorders_rows, rows);
+}
+
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {
+  if (kind == StepKind::kDecode) {
+    return decode_graph(batch).graph;
+  }
   Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
                 : kind == StepKind::kPredict ? graphs_->predict(batch)
                                              : graphs_->train(batch, kind == StepKind::kTrain);
@@ -312,12 +340,13 @@ Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
   options.verify_each = !dump_ir_.empty();  // a third of the time of all passes
 #endif
   options.dump_name = fmt::format("{}_{}", step_kind_name(kind), batch);
-  if (batch % mesh().size_of(distribution_.batch_axes) == 0) {
+  const int64_t rows = kind == StepKind::kDecode ? decode_.rows : batch;
+  if (rows % mesh().size_of(distribution_.batch_axes) == 0) {
     options.propagate.batch_axes = distribution_.batch_axes;
   }
   options.propagate.pins = layouts_.pins;
   for (auto& [key, sharding] : options.propagate.pins) {
-    if (!sharding.dims.empty() && batch % mesh().size_of(sharding.dims[0]) != 0) {
+    if (!sharding.dims.empty() && rows % mesh().size_of(sharding.dims[0]) != 0) {
       sharding.dims[0].clear();
     }
   }

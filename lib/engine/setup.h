@@ -9,12 +9,21 @@
 #include "engine/distribution.h"
 #include "engine/step_graph.h"
 #include "mesh/mesh_part.h"
+#include "passes/incremental.h"
 #include "passes/pipeline.h"
 
 namespace meshtrain {
 
-enum class StepKind { kTrain, kAccumulate, kTest, kPredict };
+// kDecode: the next steps of sequences, with the earlier ones in caches; its programs are by the
+// number of these steps, as the others are by the batch.
+enum class StepKind { kTrain, kAccumulate, kTest, kPredict, kDecode };
 std::string_view step_kind_name(StepKind kind);  // "train"
+
+// What kDecode computes (passes/incremental.h).
+struct DecodeOptions {
+  int64_t rows = 0;  // sequences at once; 0: none
+  bool reorders_rows = false;
+};
 
 // Returns the spec of a dataset: shapes without the batch, and dtypes as graphs use them (narrow
 // integers widen to int32, half floats to float32).
@@ -26,7 +35,7 @@ class Setup {
   // are those of process `rank`. Throws ConfigError with every problem of the model, the layouts,
   // the mesh and the data's shapes.
   Setup(const Config& config, const DataSpec* data, std::string dump_ir = {}, int processes = 1,
-        int rank = 0);
+        int rank = 0, DecodeOptions decode = {});
   ~Setup();
 
   const Config& config() const { return config_; }
@@ -43,6 +52,10 @@ class Setup {
   const Diagnostics& warnings() const { return warnings_; }
   DType dtype() const { return dtype_; }
 
+  // Why there is no kDecode; "" where there is one. Whether its sequences have a greatest length.
+  const std::string& decode_obstacle() const { return decode_obstacle_; }
+  bool is_decode_bounded() const { return is_decode_bounded_; }
+
   // Variables with their four layouts, in the order of every program.
   const std::vector<Variable>& variables() const { return graphs_->variables(); }
   // A batch that the batch axes do not divide runs unsharded on them.
@@ -54,9 +67,15 @@ class Setup {
   void check_data(const DataSpec& data, Diagnostics& diagnostics) const;
   DataSpec implied_data() const;
   void resolve(Diagnostics& diagnostics);
+  void add_caches();
+  IncrementalGraph decode_graph(int64_t steps) const;
 
   const Config& config_;
   std::string dump_ir_;
+  DecodeOptions decode_;
+  std::string decode_obstacle_;
+  bool is_decode_bounded_ = false;
+  size_t num_own_variables_ = 0;  // before the caches of kDecode
   DType dtype_ = DType::kFloat32;
   Distribution distribution_;
   MeshPart part_;
