@@ -16,6 +16,7 @@ namespace meshtrain {
   ADD(launch)                      \
   ADD(evaluate)                    \
   ADD(predict)                     \
+  ADD(generate)                    \
   ADD(validate)                    \
   ADD(plan)                        \
   ADD(suggest)                     \

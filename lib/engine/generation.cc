@@ -1,0 +1,222 @@
+#include "engine/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/text.h"
+#include "engine/class_outputs.h"
+#include "nn/output_scale.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int64_t kPrefill = 32;  // steps of a run through a long prompt
+
+bool contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+bool is_complete(const GenerationRequest& request, const Generated& generated) {
+  return contains(request.stop_ids, generated.ids.back()) ||
+         (request.is_complete && request.is_complete(generated.ids));
+}
+
+size_t shortest_prompt(const std::vector<GenerationRow>& rows) {
+  size_t least = rows[0].prompt.size();
+  for (const GenerationRow& row : rows)
+    least = std::min(least, row.prompt.size());
+  return least;
+}
+
+}  // namespace
+
+GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
+  const Model& model = setup.model();
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("E324", setup.config().model.loc,
+                      fmt::format("this model does not continue texts: {}", why))
+        .help("`generate` takes models of ids (batch, steps) with logits (batch, steps, ids)");
+  };
+  if (model.inputs().size() != 1 || model.outputs().size() != 1)
+    refuse(fmt::format("it has {} inputs and {} outputs", model.inputs().size(),
+                       model.outputs().size()));
+  const Model::Call& input = model.calls()[static_cast<size_t>(model.inputs()[0])];
+  const Model::Call& output = model.calls()[static_cast<size_t>(model.outputs()[0])];
+  if (input.output_shape.size() != 2 || input.dtype != DType::kInt32)
+    refuse(fmt::format("its input is {} {}", dtype_name(input.dtype),
+                       shape_string(input.output_shape)));
+  const size_t rank = output.output_shape.size();
+  if ((rank != 2 && rank != 3) || output.output_shape.back() < 2)
+    refuse(fmt::format("its output is {}", shape_string(output.output_shape)));
+  GenerationModel out;
+  out.window = input.output_shape[1] == kUnknownDim ? window_of_any : input.output_shape[1];
+  out.num_ids = output.output_shape.back();
+  out.gives_steps = rank == 3;
+  if (out.gives_steps && output.output_shape[1] != input.output_shape[1])
+    refuse(fmt::format("of {} steps it makes {}", shape_string(input.output_shape),
+                       shape_string(output.output_shape)));
+  const ConfigObject* const loss = loss_of_output(setup, 0);
+  const OutputScale scale = output_origins(model)[static_cast<size_t>(model.outputs()[0])].scale;
+  out.gives_logits = scale == OutputScale::kUnknown ? loss != nullptr && takes_logits(*loss)
+                                                    : scale == OutputScale::kLogits;
+  return out;
+}
+
+int64_t Generation::least_prompt() const {
+  const bool has_steps = model_.gives_steps && engine_.setup().decode_obstacle().empty();
+  return has_steps ? 1 : model_.window;
+}
+
+std::string Generation::window_reason(int64_t length) const {
+  if (!model_.gives_steps)
+    return fmt::format("the model gives one output for {} ids", model_.window);
+  if (!engine_.setup().decode_obstacle().empty())
+    return engine_.setup().decode_obstacle();
+  if (engine_.setup().is_decode_bounded() && length > model_.window)
+    return fmt::format("the model has {} positions", model_.window);
+  return "";
+}
+
+std::vector<Generated> Generation::run(const std::vector<GenerationRow>& rows,
+                                       const GenerationRequest& request) {
+  MESHTRAIN_CHECK(static_cast<int64_t>(rows.size()) == num_rows_, "{} rows", rows.size());
+  num_cached_ = 0;
+  return request.sampler.kind == Sampler::Kind::kBeam ? search_beams(rows, request)
+                                                      : sample_rows(rows, request);
+}
+
+// All rows have the same length at any time: one with a longer prompt takes its next id from that.
+std::vector<Generated> Generation::sample_rows(const std::vector<GenerationRow>& rows,
+                                               const GenerationRequest& request) {
+  std::vector<Generated> out(rows.size());
+  Sequences sequences;
+  const size_t first = shortest_prompt(rows);
+  for (const GenerationRow& row : rows)
+    sequences.emplace_back(row.prompt.begin(),
+                           row.prompt.begin() + static_cast<std::ptrdiff_t>(first));
+  const auto is_done = [&](size_t row) {
+    const auto made = static_cast<int64_t>(out[row].ids.size());
+    return out[row].has_stopped || made >= rows[row].most_ids;
+  };
+  const auto are_done = [&] {
+    for (size_t row = 0; row < rows.size(); ++row) {
+      if (!is_done(row))
+        return false;
+    }
+    return true;
+  };
+  while (!are_done()) {
+    if (request.before_step)
+      request.before_step();
+    const std::vector<float> scores = next_scores(sequences, {}, request.num_ids);
+    const size_t position = sequences[0].size();
+    const auto num_ids = static_cast<size_t>(request.num_ids);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const std::vector<int32_t>& prompt = rows[row].prompt;
+      int32_t id = 0;  // of a row that is done, whose output nobody reads
+      if (position < prompt.size()) {
+        id = prompt[position];
+      } else if (!is_done(row)) {
+        id = sample_id(
+            request.sampler, std::span(scores).subspan(row * num_ids, num_ids),
+            sampling_number(request.seed, rows[row].sample, static_cast<int64_t>(position)));
+        out[row].ids.push_back(id);
+        out[row].has_stopped = is_complete(request, out[row]);
+        if (row == 0 && request.on_id)
+          request.on_id(id);
+      }
+      sequences[row].push_back(id);
+    }
+  }
+  return out;
+}
+
+std::vector<Generated> Generation::search_beams(const std::vector<GenerationRow>& rows,
+                                                const GenerationRequest& request) {
+  const std::vector<int32_t>& prompt = rows[0].prompt;
+  std::vector<Generated> out(rows.size());
+  std::vector<Beam> beams(rows.size());
+  Sequences sequences(rows.size(), prompt);
+  std::vector<int32_t> parents(rows.size());
+  std::iota(parents.begin(), parents.end(), 0);
+  for (int64_t step = 0; step < rows[0].most_ids; ++step) {
+    if (std::all_of(beams.begin(), beams.end(), [](const Beam& beam) { return beam.has_ended; }))
+      break;
+    if (request.before_step)
+      request.before_step();
+    const std::vector<float> scores = next_scores(sequences, parents, request.num_ids);
+    const std::vector<BeamStep> steps = beam_step(request.sampler, beams, scores, step == 0);
+    const std::vector<Generated> before = out;
+    const Sequences earlier = sequences;
+    for (size_t row = 0; row < steps.size(); ++row) {
+      const auto parent = static_cast<size_t>(steps[row].parent);
+      parents[row] = steps[row].parent;
+      beams[row] = steps[row].beam;
+      out[row] = before[parent];
+      sequences[row] = earlier[parent];
+      sequences[row].push_back(std::max(steps[row].id, 0));
+      if (steps[row].id >= 0) {
+        out[row].ids.push_back(steps[row].id);
+        out[row].has_stopped = beams[row].has_ended = is_complete(request, out[row]);
+      }
+    }
+  }
+  return out;
+}
+
+// Scores of the id behind each sequence, (rows, num_ids).
+std::vector<float> Generation::next_scores(const Sequences& sequences,
+                                           std::span<const int32_t> parents, int64_t num_ids) {
+  const auto length = static_cast<int64_t>(sequences[0].size());
+  const bool has_caches = window_reason(length).empty();
+  const HostTensor output =
+      has_caches ? cached_output(sequences, parents) : window_output(sequences);
+  const int64_t ids = output.shape().back();
+  const int64_t steps = output.size() / (num_rows_ * ids);
+  std::vector<float> scores;
+  for (int64_t row = 0; row < num_rows_; ++row) {
+    const int64_t last = (row * steps + steps - 1) * ids;
+    for (int64_t id = 0; id < num_ids; ++id) {
+      const double value = output.at(last + id);
+      if (!std::isfinite(value))
+        throw RuntimeFailure(ExitCode::kDiverged, "the model's output is NaN or infinity");
+      scores.push_back(static_cast<float>(model_.gives_logits ? value : std::log(value)));
+    }
+  }
+  return scores;
+}
+
+// The rows are reordered once: by the first of the runs that the new steps take.
+HostTensor Generation::cached_output(const Sequences& sequences, std::span<const int32_t> parents) {
+  const auto length = static_cast<int64_t>(sequences[0].size());
+  std::vector<int32_t> order(parents.begin(), parents.end());
+  HostTensor output;
+  while (num_cached_ < length) {
+    const int64_t steps = length - num_cached_ >= kPrefill ? kPrefill : 1;
+    std::vector<int32_t> ids;
+    for (const std::vector<int32_t>& sequence : sequences)
+      ids.insert(ids.end(), sequence.begin() + num_cached_, sequence.begin() + num_cached_ + steps);
+    output = engine_.decode_step(ids, num_cached_, order);
+    std::iota(order.begin(), order.end(), 0);
+    num_cached_ += steps;
+  }
+  return output;
+}
+
+HostTensor Generation::window_output(const Sequences& sequences) {
+  HostTensor ids(DType::kInt32, {num_rows_, model_.window});
+  int32_t* to = ids.data<int32_t>();
+  for (const std::vector<int32_t>& sequence : sequences)
+    to = std::copy(sequence.end() - model_.window, sequence.end(), to);
+  Dataset dataset;
+  dataset.description = "the texts so far";
+  dataset.num_samples = num_rows_;
+  dataset.inputs.push_back({"x", make_rows(std::move(ids))});
+  std::vector<int64_t> rows(static_cast<size_t>(num_rows_));
+  std::iota(rows.begin(), rows.end(), 0);
+  return std::move(engine_.predict_step({&dataset, rows})[0]);
+}
+
+}  // namespace meshtrain

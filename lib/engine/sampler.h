@@ -1,0 +1,49 @@
+// The next token of a text from the logits of a model. Source: Keras Hub, keras_hub/src/samplers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshtrain {
+
+struct Sampler {
+  enum class Kind { kGreedy, kRandom, kTopK, kTopP, kBeam };
+  Kind kind = Kind::kTopK;
+  int64_t count = 5;  // k of top_k, beams of beam
+  double share = 1;   // p of top_p
+  double temperature = 1;
+};
+
+// "greedy", "random", "top_k=40", "top_p=0.9" or "beam=4"; "top_k" and "beam" alone have Keras
+// Hub's 5, "top_p" its 0.1. Throws ConfigError E140 for another text.
+Sampler parse_sampler(std::string_view text);
+
+// Returns an id. Probabilities are softmax(scores / temperature); of these greedy takes the
+// largest, top_k the k largest, top_p the largest ones until they exceed p in sum. Among equal ones
+// the lowest id comes first. The first id counts where the sum of those kept, in the order of ids,
+// exceeds `uniform` in [0, 1) of the whole. -infinity excludes an id; beam is not for one row.
+int32_t sample_id(const Sampler& sampler, std::span<const float> scores, double uniform);
+
+// The uniform number of a sample at a position: a function of these three, so that a text depends
+// neither on the mesh nor on the texts beside it.
+double sampling_number(int64_t seed, int64_t sample, int64_t position);
+
+// One step of beam search over the rows of one text.
+struct Beam {
+  double score = 0;        // sum of the logarithms of probabilities
+  bool has_ended = false;  // keeps its score and gets no more ids
+};
+struct BeamStep {
+  int parent = 0;   // the row that this row continues
+  int32_t id = -1;  // -1: the parent has ended
+  Beam beam;
+};
+// `scores`: of each row, (rows, ids). Returns as many rows, the best first. All beams are equal
+// before the first step, and only row 0 counts then.
+std::vector<BeamStep> beam_step(const Sampler& sampler, std::span<const Beam> beams,
+                                std::span<const float> scores, bool is_first);
+
+}  // namespace meshtrain
