@@ -241,9 +241,9 @@ void check_options(const GenerateOptions& options) {
   }
 }
 
-DataSpec spec_of(const Setup& setup, int64_t window) {
+DataSpec spec_of(const Setup& setup, const GenerationModel& model) {
   DataSpec spec;
-  spec.inputs = {{{window}, DType::kInt32}};
+  spec.inputs.resize(model.inputs.size(), {{model.window}, DType::kInt32});
   spec.targets = setup.data().targets;
   return spec;
 }
@@ -373,8 +373,8 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   facts = generation_model(setup, std::max<int64_t>(work.longest(), 2));
   EngineOptions engine_options = options.engine.options(invocation);
   const bool is_beam = sampler_of(options).kind == Sampler::Kind::kBeam;
-  engine_options.decode = {work.rows_at_once(), is_beam};
-  Engine engine(config, spec_of(setup, facts.window), engine_options);
+  engine_options.decode = {work.rows_at_once(), facts.inputs, is_beam};
+  Engine engine(config, spec_of(setup, facts), engine_options);
   const auto show = show_unless(options.quiet);
   show_warnings(engine.warnings(), options.quiet);
   load_source_weights(engine, model, config, coordinator, show);

@@ -39,10 +39,26 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
                       fmt::format("this model does not continue texts: {}", why))
         .help("`generate` takes models of ids (batch, steps) with logits (batch, steps, ids)");
   };
-  if (model.inputs().size() != 1 || model.outputs().size() != 1)
-    refuse(fmt::format("it has {} inputs and {} outputs", model.inputs().size(),
-                       model.outputs().size()));
-  const Model::Call& input = model.calls()[static_cast<size_t>(model.inputs()[0])];
+  if (model.outputs().size() != 1)
+    refuse(fmt::format("it has {} outputs", model.outputs().size()));
+  GenerationModel out;
+  int ids = kNone;
+  for (const int input : model.inputs()) {
+    const std::string& name = model.calls()[static_cast<size_t>(input)].name;
+    const SequenceInput role = name == "positions"  ? SequenceInput::kPositions
+                               : name == "segments" ? SequenceInput::kSegments
+                                                    : SequenceInput::kIds;
+    if (role == SequenceInput::kIds && ids != kNone)
+      refuse(
+          fmt::format("it has several inputs, of which `{}` is neither `positions` nor "
+                      "`segments`",
+                      name));
+    ids = role == SequenceInput::kIds ? input : ids;
+    out.inputs.push_back(role);
+  }
+  if (ids == kNone)
+    refuse("it has no input of ids");
+  const Model::Call& input = model.calls()[static_cast<size_t>(ids)];
   const Model::Call& output = model.calls()[static_cast<size_t>(model.outputs()[0])];
   if (input.output_shape.size() != 2 || input.dtype != DType::kInt32)
     refuse(fmt::format("its input is {} {}", dtype_name(input.dtype),
@@ -50,7 +66,6 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
   const size_t rank = output.output_shape.size();
   if ((rank != 2 && rank != 3) || output.output_shape.back() < 2)
     refuse(fmt::format("its output is {}", shape_string(output.output_shape)));
-  GenerationModel out;
   out.window = input.output_shape[1] == kUnknownDim ? window_of_any : input.output_shape[1];
   out.num_ids = output.output_shape.back();
   out.gives_steps = rank == 3;
@@ -206,14 +221,23 @@ HostTensor Generation::cached_output(const Sequences& sequences, std::span<const
 }
 
 HostTensor Generation::window_output(const Sequences& sequences) {
-  HostTensor ids(DType::kInt32, {num_rows_, model_.window});
-  int32_t* to = ids.data<int32_t>();
-  for (const std::vector<int32_t>& sequence : sequences)
-    to = std::copy(sequence.end() - model_.window, sequence.end(), to);
   Dataset dataset;
   dataset.description = "the texts so far";
   dataset.num_samples = num_rows_;
-  dataset.inputs.push_back({"x", make_rows(std::move(ids))});
+  for (const SequenceInput input : model_.inputs) {
+    HostTensor values(DType::kInt32, {num_rows_, model_.window});
+    int32_t* to = values.data<int32_t>();
+    for (const std::vector<int32_t>& sequence : sequences) {
+      if (input == SequenceInput::kIds)
+        std::copy(sequence.end() - model_.window, sequence.end(), to);
+      else if (input == SequenceInput::kPositions)
+        std::iota(to, to + model_.window, 0);
+      else
+        std::fill_n(to, model_.window, 1);
+      to += model_.window;
+    }
+    dataset.inputs.push_back({"x", make_rows(std::move(values))});
+  }
   std::vector<int64_t> rows(static_cast<size_t>(num_rows_));
   std::iota(rows.begin(), rows.end(), 0);
   return std::move(engine_.predict_step({&dataset, rows})[0]);

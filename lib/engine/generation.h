@@ -22,6 +22,9 @@ struct GenerationModel {
   bool gives_steps =
       true;  // (batch, steps, ids); false: (batch, ids), of the step behind the window
   bool gives_logits = true;  // false: probabilities
+  // Inputs beside the ids are known by their names, `positions` and `segments`, as the sources of
+  // texts know them.
+  std::vector<SequenceInput> inputs;
 };
 
 // Returns it for the model of `setup`. An Input without a length has `window_of_any`. Throws

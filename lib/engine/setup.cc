@@ -312,7 +312,7 @@ IncrementalGraph Setup::decode_graph(int64_t steps) const {
   if (decode_.rows % mesh().size_of(distribution_.batch_axes) == 0) {
     rows.dims.emplace_back(distribution_.batch_axes);
   }
-  return make_incremental(whole, steps, decode_.reorders_rows, rows);
+  return make_incremental(whole, decode_.inputs, steps, decode_.reorders_rows, rows);
 }
 
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {

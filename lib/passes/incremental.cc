@@ -23,8 +23,10 @@ constexpr const char* kJoins = "joins steps";
 
 class IncrementalBuilder {
  public:
-  IncrementalBuilder(const Graph& whole, int64_t steps, bool reorders_rows, const Sharding& layout)
+  IncrementalBuilder(const Graph& whole, std::span<const SequenceInput> inputs, int64_t steps,
+                     bool reorders_rows, const Sharding& layout)
       : whole_(whole),
+        inputs_(inputs),
         steps_(steps),
         layout_(layout),
         b_(graph_),
@@ -60,25 +62,34 @@ class IncrementalBuilder {
   }
   int64_t length() const { return input_shape()[1]; }
 
+  // (B, T), of all inputs.
   const Shape& input_shape() const {
-    const Node* found = nullptr;
-    for (const Node& node : whole_.nodes) {
-      if (node.op->kind != OpKind::kInput)
-        continue;
-      if (found != nullptr)
-        throw Obstacle{"the model has several inputs"};
-      found = &node;
+    const auto input = std::find_if(whole_.nodes.begin(), whole_.nodes.end(), [](const Node& node) {
+      return node.op->kind == OpKind::kInput;
+    });
+    MESHTRAIN_CHECK(input != whole_.nodes.end(), "no input");
+    return whole_.shape(input->outputs[0]);
+  }
+
+  void add_input(const Node& node) {
+    const Shape& shape = whole_.shape(node.outputs[0]);
+    MESHTRAIN_CHECK(next_input_ < inputs_.size(), "input {} is unknown", next_input_);
+    if (shape != input_shape() || shape.size() != 2 || shape[1] < 2)
+      throw Obstacle{"an input is no sequence of ids"};
+    switch (inputs_[next_input_++]) {
+      case SequenceInput::kIds:
+        return add_with_steps(node, {}, {1});
+      case SequenceInput::kPositions:
+        return set(node.outputs[0], b_.iota(shape, 1, DType::kInt32), kNone);
+      case SequenceInput::kSegments:
+        return set(node.outputs[0], b_.constant(1, DType::kInt32, shape), kNone);
     }
-    const Shape& shape = whole_.shape(found->outputs[0]);
-    if (shape.size() != 2 || shape[1] < 2 || whole_.dtype(found->outputs[0]) != DType::kInt32)
-      throw Obstacle{"the model's input is no sequence of ids"};
-    return shape;
   }
 
   void add(const Node& node) {
     const auto has_time = [&](ValueId input) { return time_of(input) != kNone; };
     if (node.op->kind == OpKind::kInput)
-      return add_with_steps(node, mapped_inputs(node), {1});
+      return add_input(node);
     if (std::none_of(node.inputs.begin(), node.inputs.end(), has_time))
       return add_with_steps(node, mapped_inputs(node), {kNone});
     if (node.op->name == "attention" && time_of(node.inputs[1]) != kNone)
@@ -260,8 +271,6 @@ class IncrementalBuilder {
     const auto has = [&](AttentionOperand operand) { return at[operand] >= 0; };
     if (node.attr_int("causal") == 0)
       refuse_node(node, "reads later steps: it is not causal");
-    if (has(AttentionOperand::kQuerySegments) || has(AttentionOperand::kQueryPositions))
-      refuse_node(node, "has segments or positions of its own");
     for (size_t i = 0; i < kAttentionInputs; ++i) {
       if (time_of(node.inputs[i]) != 1 || whole_.shape(node.inputs[i])[1] != length())
         refuse_node(node, kJoins);
@@ -282,9 +291,22 @@ class IncrementalBuilder {
       const ValueId mask = these_steps(old(AttentionOperand::kKeyMask), 1);
       add(AttentionOperand::kKeyMask, with_earlier(node, "mask", mask));
     }
+    const auto table = [&](AttentionOperand operand) {
+      if (time_of(old(operand)) != kNone)
+        refuse_node(node, "has segments or positions that depend on the ids");
+      return mapped(old(operand));
+    };
+    if (has(AttentionOperand::kQuerySegments)) {
+      add(AttentionOperand::kQuerySegments, rows_at(table(AttentionOperand::kQuerySegments), 1));
+      add(AttentionOperand::kKeySegments, table(AttentionOperand::kKeySegments));
+    }
+    const bool counts = has(AttentionOperand::kQueryPositions);
     const int64_t batch = input_shape()[0];
-    add(AttentionOperand::kQueryPositions, b_.broadcast_to(positions(), {batch, steps_}));
-    add(AttentionOperand::kKeyPositions, b_.iota({batch, length()}, 1, DType::kInt32));
+    add(AttentionOperand::kQueryPositions,
+        counts ? rows_at(table(AttentionOperand::kQueryPositions), 1)
+               : b_.broadcast_to(positions(), {batch, steps_}));
+    add(AttentionOperand::kKeyPositions, counts ? table(AttentionOperand::kKeyPositions)
+                                                : b_.iota({batch, length()}, 1, DType::kInt32));
     if (has(AttentionOperand::kMask)) {
       if (time_of(old(AttentionOperand::kMask)) != kNone)
         refuse_node(node, "has a mask of its own");
@@ -327,6 +349,8 @@ class IncrementalBuilder {
   }
 
   const Graph& whole_;
+  const std::span<const SequenceInput> inputs_;
+  size_t next_input_ = 0;
   const int64_t steps_;
   const Sharding& layout_;
   Graph graph_;
@@ -339,11 +363,11 @@ class IncrementalBuilder {
 
 }  // namespace
 
-IncrementalGraph make_incremental(const Graph& whole, int64_t steps, bool reorders_rows,
-                                  const Sharding& batch_layout) {
+IncrementalGraph make_incremental(const Graph& whole, std::span<const SequenceInput> inputs,
+                                  int64_t steps, bool reorders_rows, const Sharding& batch_layout) {
   IncrementalGraph result;
   try {
-    IncrementalBuilder builder(whole, steps, reorders_rows, batch_layout);
+    IncrementalBuilder builder(whole, inputs, steps, reorders_rows, batch_layout);
     builder.add_all();
     result.is_bounded = builder.is_bounded();
     result.graph = builder.take();

@@ -8,14 +8,15 @@
 // obstacle.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "ir/graph.h"
 
 namespace meshtrain {
 
-// Inputs of the new graph beside "x:0": the position of the first step, an int32 scalar, and where
-// rows are reordered, the row (B,) whose earlier steps each row continues.
+// Inputs of the new graph beside that of ids: the position of the first step, an int32 scalar, and
+// where rows are reordered, the row (B,) whose earlier steps each row continues.
 inline constexpr const char* kPositionInput = "position";
 inline constexpr const char* kRowsInput = "rows";
 
@@ -26,11 +27,15 @@ struct IncrementalGraph {
   bool is_bounded = false;
 };
 
-// `whole`: outputs of a model without gradients, with one input (B, T) of int32 ids, T > 1. Returns
-// a graph of `steps` steps a run, with the outputs (B, steps, ...). Equal whole graphs give equal
-// variables for any number of steps. Caches are zeros at the start of a sequence, and row 0 of
-// `batch_layout` splits them.
-IncrementalGraph make_incremental(const Graph& whole, int64_t steps, bool reorders_rows,
-                                  const Sharding& batch_layout);
+// What an input (B, T) of int32 is: the tokens, their positions from 0 on, or the number of the
+// document, which is 1.
+enum class SequenceInput { kIds, kPositions, kSegments };
+
+// `whole`: outputs of a model without gradients, T > 1; `inputs` are those of its inputs in order,
+// kIds once. Returns a graph of `steps` steps a run, with the outputs (B, steps, ...). Equal whole
+// graphs give equal variables for any number of steps. Caches are zeros at the start of a sequence,
+// and dimension 0 of `batch_layout` splits them.
+IncrementalGraph make_incremental(const Graph& whole, std::span<const SequenceInput> inputs,
+                                  int64_t steps, bool reorders_rows, const Sharding& batch_layout);
 
 }  // namespace meshtrain

@@ -21,7 +21,7 @@ distribution: {type: ModelParallel, device_mesh: {shape: [1, 1], axis_names: [da
                layout_map: {".*embeddings": [null, model]}}
 model:
   layers:
-    - Input: {shape: [12], dtype: int32}
+    - Input: {name: ids, shape: [12], dtype: int32}
 )" + layers +
          R"(
 compile: {optimizer: sgd, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
@@ -57,6 +57,17 @@ constexpr const char* kMasked = R"(
     - MultiHeadAttention: {num_heads: 2, key_dim: 4, inputs: [s, s], call: {use_causal_mask: true}}
     - Dense: {units: 11}
 )";
+// Inputs of positions and documents.
+constexpr const char* kDocuments = R"(
+    - Input: {name: positions, shape: [12], dtype: int32}
+    - Input: {name: segments, shape: [12], dtype: int32}
+    - Embedding: {name: words, input_dim: 11, output_dim: 8, inputs: ids}
+    - Embedding: {name: places, input_dim: 12, output_dim: 8, inputs: positions}
+    - Add: {name: x, inputs: [words, places]}
+    - MultiHeadAttention: {num_heads: 2, key_dim: 4, call: {use_causal_mask: true},
+        inputs: {query: x, value: x, segments: segments, positions: positions}}
+    - Dense: {units: 11}
+)";
 constexpr const char* kRecurrent = R"(
     - Embedding: {input_dim: 11, output_dim: 8, mask_zero: true}
     - LSTM: {units: 5, return_sequences: true}
@@ -72,6 +83,24 @@ std::vector<int32_t> ids_of(uint64_t seed) {
   return ids;
 }
 
+std::vector<SequenceInput> inputs_of(const std::string& layers) {
+  if (layers != kDocuments)
+    return {SequenceInput::kIds};
+  return {SequenceInput::kIds, SequenceInput::kPositions, SequenceInput::kSegments};
+}
+
+Dataset& with_documents(Dataset& data, const std::string& layers) {
+  if (layers != kDocuments)
+    return data;
+  std::vector<int32_t> positions, segments(kRows * kLength, 1);
+  for (int32_t i = 0; i < kRows * kLength; ++i)
+    positions.push_back(i % kLength);
+  for (const auto* values : {&positions, &segments})
+    data.inputs.push_back(
+        {"", make_rows(tensor_of<int32_t>(DType::kInt32, {kRows, kLength}, *values))});
+  return data;
+}
+
 struct Case {
   explicit Case(const std::string& layers, const std::vector<std::string>& overrides = {},
                 bool reorders = false, const std::string& dtype = "float64")
@@ -79,7 +108,8 @@ struct Case {
         ids(ids_of(3)),
         data(dataset_of(tensor_of<int32_t>(DType::kInt32, {kRows, kLength}, ids),
                         tensor_of<int32_t>(DType::kInt32, {kRows, kLength}, ids))),
-        engine(config, data_spec(data), {.num_workers = 2, .decode = {kRows, reorders}}) {
+        engine(config, data_spec(with_documents(data, layers)),
+               {.num_workers = 2, .decode = {kRows, inputs_of(layers), reorders}}) {
     for (const std::string& path : engine.weight_paths()) {  // biases, too, are not zeros
       HostTensor value = engine.read_variable(path);
       for (int64_t i = 0; i < value.size(); ++i)
@@ -140,7 +170,7 @@ void check_cuts(Case& test, const std::vector<int64_t>& cuts, double bound) {
 
 std::string obstacle_of(const std::string& layers) {
   const Config config = config_from(config_of(layers));
-  const Setup setup(config, nullptr, {}, 1, 0, {kRows, false});
+  const Setup setup(config, nullptr, {}, 1, 0, {kRows, {SequenceInput::kIds}, false});
   return setup.decode_obstacle();
 }
 
@@ -148,7 +178,7 @@ std::string obstacle_of(const std::string& layers) {
 
 TEST_CASE("steps with caches have the logits of the whole forward pass") {
   const std::vector<int64_t> singles(kLength, 1);
-  for (const char* layers : {kGpt, kLlama, kMasked, kRecurrent}) {
+  for (const char* layers : {kGpt, kLlama, kMasked, kDocuments, kRecurrent}) {
     CAPTURE(layers);
     for (const char* mesh : {"[1, 1]", "[2, 2]", "[4, 1]", "[1, 2]"}) {
       CAPTURE(mesh);

@@ -178,8 +178,9 @@ struct Texts {
     DataSpec spec;
     spec.inputs = {{{kWindow}, DType::kInt32}};
     spec.targets = Setup(config, nullptr).data().targets;
-    engine = std::make_unique<Engine>(config, spec,
-                                      EngineOptions{.num_workers = 1, .decode = {rows, reorders}});
+    engine = std::make_unique<Engine>(
+        config, spec,
+        EngineOptions{.num_workers = 1, .decode = {rows, {SequenceInput::kIds}, reorders}});
     model = generation_model(engine->setup(), 1);
     generation = std::make_unique<Generation>(*engine, model, rows);
   }

@@ -1,0 +1,123 @@
+// `meshtrain generate`: texts of a model of characters and of one of tokens, and what is refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "command.h"
+
+TEST_SUITE_BEGIN("cpu");
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kRhymes = R"(
+data: {train: {source: text, path: t.txt, sequence_length: 12, stride: 3, target: sequence}}
+model:
+  layers:
+    - Input: {shape: [12], dtype: int32}
+    - TokenAndPositionEmbedding: {vocabulary_size: 16, sequence_length: 12, embedding_dim: 16}
+    - TransformerDecoder: {intermediate_dim: 32, num_heads: 2}
+    - Dense: {units: 16}
+compile: {optimizer: {Adam: 0.01}, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 16, epochs: 8}
+seed: 3
+run: {dir: run}
+)";
+
+std::string rhyme() {
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += "one two one two\nübers meer\n";
+  return text;
+}
+
+struct Trained {
+  Trained() {
+    folder.write("t.txt", rhyme());
+    folder.write("c.yaml", kRhymes);
+    const Result result = meshtrain({"train", "c.yaml", "-q"}, folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    std::filesystem::remove(folder.file("t.txt"));  // the run knows its characters
+  }
+  Result generate(std::vector<std::string> words, const std::string& input = "") const {
+    words.insert(words.begin(), {"generate", "run"});
+    return run(Command{.args = std::move(words), .folder = folder.path(), .input = input});
+  }
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") {
+  const Trained trained;
+  const Result greedy =
+      trained.generate({"-p", "one t", "--sampler", "greedy", "--max-new-tokens", "7", "-q"});
+  CHECK(greedy.err == "");
+  CHECK(greedy.out == "one two one \n");
+  const std::vector<std::string> words = {
+      "-p", "ü",         "-p",     "one two",      "--samples", "2", "--rows",
+      "3",  "--sampler", "random", "--max-length", "30",        "-q"};
+  const Result one = trained.generate(words);
+  CHECK(one.exit_code == 0);
+  for (const char* mesh : {"2", "4"}) {
+    std::vector<std::string> there = words;
+    there.insert(there.end(), {"--mesh", mesh});
+    CHECK(trained.generate(there).out == one.out);
+  }
+  // A text does not depend on those beside it.
+  const Result alone =
+      trained.generate({"-p", "one two", "--sampler", "random", "--max-length", "30", "-q"});
+  CHECK(contains(one.out, "---\n" + alone.out + "---\n"));
+  std::vector<std::string> other_seed = words;
+  other_seed.insert(other_seed.end(), {"--seed", "4"});
+  CHECK(trained.generate(other_seed).out != one.out);
+
+  const Result stopped = trained.generate({"-p", "one t", "--sampler", "greedy", "--stop", "\n",
+                                           "--format", "jsonl", "-o", "texts.jsonl"});
+  CHECK(stopped.out == "");
+  CHECK(contains(stopped.err, "run/weights.safetensors"));
+  CHECK(contains(stopped.err, " ids in "));
+  const nlohmann::json line = parse_json(trained.folder.read("texts.jsonl"));
+  CHECK(line.at("prompt") == "one t");
+  CHECK(line.at("text") == "wo one two");
+  CHECK(line.at("ended") == "stop");
+  const Result beams =
+      trained.generate({"-p", "one t", "--sampler", "beam=3", "--max-new-tokens", "4", "-q"});
+  CHECK(beams.out == "one two o\n");
+  const Result lines = trained.generate(
+      {"-i", "-", "--sampler", "greedy", "--max-new-tokens", "1", "-q"}, "one\r\n\ntw\n");
+  CHECK(lines.out == "one \n---\ntwo\n");
+  const Result longer = trained.generate({"-p", "one", "--max-length", "20"});
+  CHECK(
+      contains(longer.err, "note: 12 ids are read anew for each id: the model has 12 positions\n"));
+}
+
+TEST_CASE("generate refuses what it cannot continue") {
+  const Trained trained;
+  const auto refuses = [&](std::vector<std::string> words, int code, const std::string& text) {
+    const Result result = trained.generate(std::move(words));
+    CHECK(result.exit_code == code);
+    CHECK(result.out == "");
+    CHECK_MESSAGE(contains(result.err, text), result.err);
+  };
+  refuses({}, 2, "error[E140]: `generate` needs a prompt");
+  refuses({"-p", "one", "--sampler", "topk"}, 2, "--sampler `topk`: there is no such sampler");
+  refuses({"-p", "one", "--sampler", "top_p=2"}, 2, "`2` is no number above 0, at most 1");
+  refuses({"-p", "one", "--samples", "2", "--sampler", "beam"}, 2, "`beam` gives one text");
+  refuses({"-p", "one", "--max-length", "3", "--max-new-tokens", "3"}, 2, "are both given");
+  refuses({"-p", "one", "--temperature", "0"}, 2, "--temperature");
+  refuses({"-p", "one", "-p", "XY"}, 3,
+          "error[E314]: `prompt 2`: offset 0: the character `X` is not in the vocabulary");
+  refuses({"-i", "none.txt"}, 3, "error[E300]: cannot open `none.txt`");
+  refuses({"-p", "one", "--tokenizer", "none"}, 3, "none");
+  trained.folder.write("dense.yaml", R"(
+model: {layers: [{Input: {shape: [4]}}, {Dense: {units: 2}}]}
+compile: {loss: mse}
+)");
+  const Result dense = meshtrain({"generate", "dense.yaml", "-p", "a"}, trained.folder.path());
+  CHECK(dense.exit_code == 3);
+  CHECK(contains(dense.err, "this model does not continue texts: its input is float32 (None, 4)"));
+}
+
+}  // namespace meshtrain
