@@ -1,12 +1,18 @@
 // meshtrain evaluate: loss and metrics of given weights.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <numeric>
+
+#include "base/file.h"
 #include "checkpoint/restore.h"
 #include "config/source_like.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
+#include "record/evaluation_details.h"
 #include "record/events.h"
+#include "record/report/run_report.h"
 #include "run_flags.h"
 #include "train/learned_file.h"
 #include "train/trainer.h"
@@ -14,11 +20,15 @@
 namespace meshtrain {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct EvaluateOptions {
   ConfigWords config;
   std::string weights;
   EngineFlags engine;
   OutputFlags output;
+  bool details = false;
+  std::string details_file;
 };
 
 // The part to evaluate: here `auto` falls back to the training data.
@@ -37,6 +47,79 @@ void warn_of_ids(const Config& config, DataPart part, const std::string& weights
   const std::optional<ConfigObject>& source = own ? own : data.train;  // split from it
   if (source && (&source == &data.train || training_source(*source) != nullptr)) {
     warn_of_nothing_learned(*source, weights, warnings);
+  }
+}
+
+// The samples that the evaluation took.
+Dataset evaluated_samples(const Dataset& dataset, const Config& config) {
+  const int64_t steps = config.evaluate.steps;
+  const int64_t count = steps == 0
+                            ? dataset.num_samples
+                            : std::min(dataset.num_samples, steps * evaluated_batch_size(config));
+  if (count == dataset.num_samples) {
+    return dataset;
+  }
+  std::vector<int64_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), 0);
+  return select_samples(dataset, rows);
+}
+
+std::vector<OutputDetails> details_of(Engine& engine, Coordinator& coordinator,
+                                      const Dataset& dataset, const Config& config,
+                                      const LearnedPtr& known) {
+  Trainer trainer(engine, config, seconds_now);  // without hooks: nothing is shown meanwhile
+  trainer.set_coordinator(coordinator);
+  const Dataset samples = evaluated_samples(dataset, config);
+  const std::vector<HostTensor> outputs = trainer.predict(samples, evaluated_batch_size(config));
+  const std::vector<ClassOutput> classes =
+      class_outputs(engine.setup(), known ? known : dataset.learned);
+  const std::vector<std::string> none;
+  const std::vector<std::string>& files = samples.files ? *samples.files : none;
+  std::vector<OutputDetails> details;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& name = engine.model().output_names()[i];
+    if (i >= samples.targets.size()) {
+      details.push_back({.name = name,
+                         .samples = samples.num_samples,
+                         .none_because = "the data have no targets for it"});
+      continue;
+    }
+    const HostTensor targets = samples.targets[i].rows->read_range(0, samples.num_samples);
+    details.push_back(output_details(name, outputs[i], targets, classes[i], files));
+  }
+  return details;
+}
+
+// Where the details of a run are kept; "" for a config with weights, or a checkpoint.
+std::string details_path(const EvaluateOptions& options, const ModelSource& source) {
+  if (!options.details_file.empty()) {
+    return options.details_file;
+  }
+  const bool is_run = !source.run.empty() && fs::exists(source.run + "/metrics.jsonl");
+  return is_run ? source.run + "/evaluation.json" : "";
+}
+
+void show_details(const std::vector<OutputDetails>& details, const EvaluateOptions& options,
+                  const ModelSource& source) {
+  nlohmann::ordered_json json = details_json(details);
+  const std::string path = details_path(options, source);
+  if (!path.empty()) {
+    write_file_atomic(path,
+                      json_text(json, 1, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  }
+  if (options.details_file.empty() && !path.empty()) {
+    write_report(source.run);
+  }
+  if (options.output.is_json()) {
+    nlohmann::ordered_json event = {{"event", "details"}};
+    event.update(json);
+    out_stream().write(json_text(event, -1, nlohmann::ordered_json::error_handler_t::replace) +
+                       "\n");
+  } else {
+    out_stream().write(details_text(details));
+  }
+  if (!path.empty()) {
+    show_unless(options.output.quiet)(fmt::format("details     {}\n", path));
   }
 }
 
@@ -88,6 +171,14 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
     throw;
   }
   console.finish();
+  if (options.details) {
+    const std::vector<OutputDetails> details =
+        details_of(engine, coordinator, dataset, config, known);
+    coordinator.on_rank_zero("writing the details", [&] {
+      const auto announced = coordinator.announce("writing the details");
+      show_details(details, options, source);
+    });
+  }
   return 0;
 }
 
@@ -98,12 +189,18 @@ void add_evaluate(Subcommands& to) {
       "evaluate", "Loss and metrics of a run, or of a config with weights", run_evaluate);
   options.config.add_to(app, Steps::kEvaluate);
   add_weights_flag(app, options.weights);
+  app.add_flag("--details", options.details,
+               "Also confusion matrix, precision and recall, ROC, residuals, the worst samples; "
+               "as evaluation.json and in the report of a run");
+  app.add_option("--details-file", options.details_file, "Where the JSON of --details goes")
+      ->type_name("FILE")
+      ->needs("--details");
   options.engine.add_to(app);
   options.output.add_to(app);
   subcommand.shared = [&app = app, &options = options] {
-    return SharedCommand{.flags = flags_text(app, {"--weights"}), .load = [&options] {
-                           return options.config.source(options.weights, true).load;
-                         }};
+    return SharedCommand{
+        .flags = flags_text(app, {"--weights", "--details", "--details-file"}),
+        .load = [&options] { return options.config.source(options.weights, true).load; }};
   };
 }
 

@@ -310,6 +310,57 @@ compile: {loss: mse}
   CHECK(learned.at("means").at(0).at("mean").get<double>() == doctest::Approx(sum / 30));
 }
 
+TEST_CASE("evaluate --details: on the terminal, as JSON, in the report, the same on every mesh") {
+  TemporaryFolder folder;
+  write_animals(folder, "a");
+  write_animals(folder, "b");
+  train_run(folder, kAnimalImages);
+  const auto evaluate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"evaluate", "run", "--details"});
+    return meshtrain(std::move(more), folder.path());
+  };
+  const Result one = evaluate({});
+  REQUIRE_MESSAGE(one.exit_code == 0, one.err);
+  CHECK(contains(one.out, "out: 30 samples, accuracy "));
+  CHECK(contains(one.out, "target \\ predicted  cat  dog  emu\n"));
+  CHECK(contains(one.err, "details     run/evaluation.json\n"));
+  const nlohmann::json details = parse_json(folder.read("run/evaluation.json"));
+  const nlohmann::json& output = details.at("outputs").at(0);
+  CHECK(output.at("classes").at(1).at("name") == "dog");
+  CHECK(output.at("classes").at(2).at("support") == 10);
+  for (const nlohmann::json& worst : output.at("worst"))
+    CHECK(contains(worst.at("file").get<std::string>(), "/b/"));
+  CHECK(contains(folder.read("run/report.html"), "<h2>Evaluation in detail</h2>"));
+
+  const Result mesh = evaluate({"--mesh", "2", "--details-file", "other.json"});
+  CHECK(mesh.out.substr(mesh.out.find("out: ")) == one.out.substr(one.out.find("out: ")));
+  CHECK(folder.read("other.json") == folder.read("run/evaluation.json"));
+  const Result json = evaluate({"--log-format", "json", "evaluate.steps=1"});
+  const nlohmann::json event = parse_json(lines_of(json.out).back());
+  CHECK(event.at("event") == "details");
+  CHECK(event.at("outputs").at(0).at("samples") == 10);  // one step of ten
+
+  const Result alone = meshtrain({"evaluate", "run", "--details-file", "x"}, folder.path());
+  CHECK(alone.exit_code == 2);
+  const Result lost = evaluate({"--details-file", "none/x.json"});
+  CHECK(lost.exit_code == 74);
+}
+
+TEST_CASE("evaluate --details of numbers, and of outputs that have none") {
+  TemporaryFolder folder;
+  folder.write("t.csv", "a,b,y\n1,2,3\n2,2,4\n3,1,4\n4,4,8\n");
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {name: sum, units: 1, kernel_initializer: ones}}]}
+compile: {optimizer: {SGD: 0.0}, loss: mse}
+fit: {batch_size: 2, epochs: 1}
+)");
+  const Result result = meshtrain({"evaluate", "run", "--details"}, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(result.out, "sum: 4 samples, mean residual 0, mean |residual| 0\n"));
+  CHECK(contains(result.out, "residuals  least  5%  25%  50%  75%  95%  largest\n"));
+}
+
 }  // namespace meshtrain
 
 TEST_SUITE_END();

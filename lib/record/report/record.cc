@@ -199,6 +199,7 @@ RunRecord read_run_record(const std::string& folder) {
   out.resolved_config = text_of(folder + "/config.resolved.yaml");
   out.plan = json_of(folder + "/plan.json");
   out.profile = json_of(folder + "/profile/profile.json");
+  out.evaluation = json_of(folder + "/evaluation.json");
   out.meta = json_of(folder + "/meta.json");
   return out;
 }

@@ -56,7 +56,7 @@ struct RunRecord {
   std::vector<std::string> warnings;
   std::vector<RunMoment> moments;
   std::string config, resolved_config;
-  std::string plan, meta, profile;  // JSON; empty when the file is not there or no JSON
+  std::string plan, meta, profile, evaluation;  // JSON; empty when the file is not there or no JSON
 
   // Names of the logs of epochs, validation's without val_, each once: loss first.
   std::vector<std::string> log_names() const;

@@ -79,6 +79,8 @@ summary { cursor: pointer; font-weight: 600; }
   background: var(--line); }
 .bar i { background: var(--c); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 14px; }
+.share { display: block; padding: 0 6px; border-radius: 4px;
+  background: color-mix(in srgb, var(--s0) var(--share), transparent); }
 .note { color: var(--soft); font-size: 13.5px; margin: 10px 0 0; }
 ul { margin: 0; padding-left: 20px; }
 )css";
@@ -97,9 +99,10 @@ std::string page_html(const std::string& title, const std::string& content) {
 
 std::string report_html(const RunRecord& record) {
   std::string out;
-  for (const auto part : {header_section, curves_section, timeline_section, mesh_section,
-                          memory_section, layout_section, traffic_section, profile_section,
-                          epochs_section, changes_section, warnings_section, config_section}) {
+  for (const auto part :
+       {header_section, curves_section, timeline_section, mesh_section, memory_section,
+        layout_section, traffic_section, profile_section, evaluation_section, epochs_section,
+        changes_section, warnings_section, config_section}) {
     out += part(record);
   }
   return page_html(record.name.empty() ? record.folder : record.name, out);

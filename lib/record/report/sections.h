@@ -16,7 +16,8 @@ std::string mesh_section(const RunRecord& record);
 std::string memory_section(const RunRecord& record);
 std::string layout_section(const RunRecord& record);
 std::string traffic_section(const RunRecord& record);
-std::string profile_section(const RunRecord& record);  // with train --profile N
+std::string profile_section(const RunRecord& record);     // with train --profile N
+std::string evaluation_section(const RunRecord& record);  // with evaluate --details
 std::string warnings_section(const RunRecord& record);
 std::string config_section(const RunRecord& record);
 

@@ -1,0 +1,379 @@
+#include "record/evaluation_details.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "record/predictions.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kShownClasses = 12;  // of a confusion matrix on a terminal
+constexpr size_t kShownPairs = 10;
+
+int64_t row_length(const HostTensor& tensor) {
+  return tensor.shape()[0] == 0 ? 0 : tensor.size() / tensor.shape()[0];
+}
+
+double share_of(double part, double whole) {
+  return whole == 0 ? kNan : part / whole;
+}
+
+// NaN has no place in an order: it gets one here.
+double placed(double value, double place_of_nan) {
+  return std::isnan(value) ? place_of_nan : value;
+}
+
+// The class of each target; -1 for none.
+std::vector<int64_t> target_classes(const HostTensor& target, int64_t num_classes) {
+  const int64_t width = row_length(target);
+  std::vector<int64_t> out;
+  for (int64_t row = 0; row < target.shape()[0]; ++row) {
+    int64_t found = 0;
+    if (width == 1) {
+      const double value = target.at(row);
+      found = value >= 0 && value < static_cast<double>(num_classes) && value == std::floor(value)
+                  ? static_cast<int64_t>(value)
+                  : -1;
+    }
+    for (int64_t i = 1; i < width; ++i)
+      found = target.at(row * width + i) > target.at(row * width + found) ? i : found;
+    out.push_back(found);
+  }
+  return out;
+}
+
+// How much a row speaks for a class: any increasing function of its probability.
+double score_of(const HostTensor& prediction, const ClassOutput& classes, int64_t row, int64_t id) {
+  if (classes.kind == ClassOutput::Kind::kYesNo)
+    return id == 1 ? prediction.at(row) : -prediction.at(row);
+  const int64_t width = row_length(prediction);
+  if (!classes.is_logits)
+    return prediction.at(row * width + id);
+  double most = prediction.at(row * width), sum = 0;  // logits of different rows are not alike
+  for (int64_t i = 1; i < width; ++i)
+    most = std::max(most, prediction.at(row * width + i));
+  for (int64_t i = 0; i < width; ++i)
+    sum += std::exp(prediction.at(row * width + i) - most);
+  return prediction.at(row * width + id) - most - std::log(sum);
+}
+
+std::vector<std::pair<double, double>> thinned_curve(
+    const std::vector<std::pair<double, double>>& all) {
+  if (all.size() <= kRocPoints)
+    return all;
+  std::vector<std::pair<double, double>> out;
+  for (size_t i = 0; i < kRocPoints; ++i)
+    out.push_back(all[i * (all.size() - 1) / (kRocPoints - 1)]);
+  return out;
+}
+
+// Thresholds from the largest score down; equal scores are one step, whose area is a trapezium.
+void add_roc(ClassDetails& details, std::vector<std::pair<double, bool>> scores) {
+  std::sort(scores.begin(), scores.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+  double wanted = 0;
+  for (const auto& [score, is_target] : scores)
+    wanted += is_target ? 1 : 0;
+  const double others = static_cast<double>(scores.size()) - wanted;
+  details.auc = kNan;
+  if (wanted == 0 || others == 0)
+    return;
+  std::vector<std::pair<double, double>> curve = {{0, 0}};
+  double hits = 0, misses = 0, area = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    (scores[i].second ? hits : misses) += 1;
+    if (i + 1 < scores.size() && scores[i + 1].first == scores[i].first)
+      continue;
+    const auto [x, y] = curve.back();
+    curve.emplace_back(misses / others, hits / wanted);
+    area += (curve.back().first - x) * (curve.back().second + y) / 2;
+  }
+  details.auc = area;
+  details.roc = thinned_curve(curve);
+}
+
+void keep_worst(std::vector<WorstSample>& worst) {
+  std::stable_sort(worst.begin(), worst.end(), [](const WorstSample& a, const WorstSample& b) {
+    return placed(a.measure, HUGE_VAL) > placed(b.measure, HUGE_VAL);
+  });
+  worst.resize(std::min(worst.size(), kWorstSamples));
+}
+
+std::string file_of(const std::vector<std::string>& files, int64_t sample) {
+  return files.empty() ? "" : files[static_cast<size_t>(sample)];
+}
+
+void add_classes(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
+                 const ClassOutput& classes, const std::vector<std::string>& files) {
+  const int64_t count = classes.kind == ClassOutput::Kind::kYesNo ? 2 : prediction.shape().back();
+  const std::vector<int64_t> wanted = target_classes(target, count);
+  out.confusion.assign(static_cast<size_t>(count),
+                       std::vector<int64_t>(static_cast<size_t>(count)));
+  int64_t hits = 0;
+  for (int64_t row = 0; row < out.samples; ++row) {
+    const int64_t id = wanted[static_cast<size_t>(row)];
+    if (id < 0) {
+      ++out.without_class;
+      continue;
+    }
+    const PredictedClass given = predicted_class(classes, prediction, row);
+    ++out.confusion[static_cast<size_t>(id)][static_cast<size_t>(given.id)];
+    hits += given.id == id ? 1 : 0;
+    if (given.id != id) {
+      out.worst.push_back({row, file_of(files, row), static_cast<double>(id),
+                           static_cast<double>(given.id), given.probability});
+    }
+  }
+  keep_worst(out.worst);
+  out.accuracy =
+      share_of(static_cast<double>(hits), static_cast<double>(out.samples - out.without_class));
+  for (int64_t id = 0; id < count; ++id) {
+    const auto at = static_cast<size_t>(id);
+    ClassDetails details;
+    details.name = classes.names.empty() ? fmt::format("{}", id) : classes.names[at];
+    double predicted = 0;
+    for (const std::vector<int64_t>& row : out.confusion)
+      predicted += static_cast<double>(row[at]);
+    details.support =
+        std::accumulate(out.confusion[at].begin(), out.confusion[at].end(), int64_t{0});
+    const auto found = static_cast<double>(out.confusion[at][at]);
+    details.precision = share_of(found, predicted);
+    details.recall = share_of(found, static_cast<double>(details.support));
+    details.f1 = share_of(2 * found, predicted + static_cast<double>(details.support));
+    std::vector<std::pair<double, bool>> scores;
+    for (int64_t row = 0; row < out.samples; ++row) {
+      const int64_t own = wanted[static_cast<size_t>(row)];
+      if (own >= 0)
+        scores.emplace_back(placed(score_of(prediction, classes, row, id), -HUGE_VAL), own == id);
+    }
+    add_roc(details, std::move(scores));
+    out.classes.push_back(std::move(details));
+  }
+}
+
+void add_numbers(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
+                 const std::vector<std::string>& files) {
+  const int64_t width = row_length(prediction);
+  std::vector<double> residuals;
+  for (int64_t row = 0; row < out.samples; ++row) {
+    WorstSample most{.sample = row, .file = file_of(files, row), .measure = -1};
+    for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+      const double residual = target.at(i) - prediction.at(i);
+      residuals.push_back(residual);
+      if (placed(std::abs(residual), HUGE_VAL) > placed(most.measure, HUGE_VAL))
+        most = {row, most.file, target.at(i), prediction.at(i), std::abs(residual)};
+    }
+    out.worst.push_back(std::move(most));
+    if (out.worst.size() > 100 * kWorstSamples)
+      keep_worst(out.worst);
+  }
+  keep_worst(out.worst);
+  std::sort(residuals.begin(), residuals.end(),
+            [](double a, double b) { return placed(a, HUGE_VAL) < placed(b, HUGE_VAL); });
+  const auto count = static_cast<double>(residuals.size());
+  for (const double residual : residuals) {
+    out.mean_residual += residual / count;
+    out.mean_absolute += std::abs(residual) / count;
+  }
+  for (const double share : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0}) {  // linear between two
+    const double place = share * (count - 1);
+    const auto low = static_cast<size_t>(place);
+    const size_t high = std::min(low + 1, residuals.size() - 1);
+    const double part = place - static_cast<double>(low);
+    out.quantiles.emplace_back(share, residuals[low] * (1 - part) + residuals[high] * part);
+  }
+}
+
+nlohmann::ordered_json number_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+std::string shown(double value) {
+  return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
+}
+
+std::string class_name(const OutputDetails& output, double id) {
+  return output.classes[static_cast<size_t>(id)].name;
+}
+
+std::string class_table(const OutputDetails& output) {
+  std::vector<std::vector<std::string>> rows = {
+      {"class", "support", "precision", "recall", "f1", "auc"}};
+  for (const ClassDetails& one : output.classes) {
+    rows.push_back({one.name, format_thousands(one.support), shown(one.precision),
+                    shown(one.recall), shown(one.f1), shown(one.auc)});
+  }
+  return aligned_columns(rows, {1, 2, 3, 4, 5});
+}
+
+std::string confusion_table(const OutputDetails& output) {
+  std::vector<std::vector<std::string>> rows = {{"target \\ predicted"}};
+  std::vector<size_t> right;
+  for (size_t i = 0; i < output.classes.size(); ++i) {
+    rows[0].push_back(output.classes[i].name);
+    right.push_back(i + 1);
+    rows.push_back({output.classes[i].name});
+    for (const int64_t count : output.confusion[i])
+      rows.back().push_back(format_thousands(count));
+  }
+  return aligned_columns(rows, right);
+}
+
+// Where there are too many classes for a matrix: which are taken for which.
+std::string mistaken_table(const OutputDetails& output) {
+  std::vector<std::pair<int64_t, std::pair<size_t, size_t>>> pairs;
+  for (size_t i = 0; i < output.confusion.size(); ++i) {
+    for (size_t j = 0; j < output.confusion.size(); ++j) {
+      if (i != j && output.confusion[i][j] > 0)
+        pairs.push_back({output.confusion[i][j], {i, j}});
+    }
+  }
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  pairs.resize(std::min(pairs.size(), kShownPairs));
+  std::vector<std::vector<std::string>> rows = {{"target", "predicted", "samples"}};
+  for (const auto& [count, pair] : pairs) {
+    rows.push_back({output.classes[pair.first].name, output.classes[pair.second].name,
+                    format_thousands(count)});
+  }
+  return aligned_columns(rows, {2});
+}
+
+std::string worst_table(const OutputDetails& output) {
+  const bool has_classes = !output.classes.empty();
+  std::vector<std::vector<std::string>> rows = {
+      {"sample", "target", "predicted", has_classes ? "probability" : "residual", ""}};
+  for (const WorstSample& one : output.worst) {
+    const auto value = [&](double number) {
+      return has_classes ? class_name(output, number) : fmt::format("{:.6g}", number);
+    };
+    rows.push_back(
+        {fmt::format("{}", one.sample), value(one.target), value(one.prediction),
+         has_classes ? shown(one.measure) : fmt::format("{:.4g}", one.target - one.prediction),
+         one.file});
+  }
+  return aligned_columns(rows, {0, 3});
+}
+
+std::string quantile_text(const OutputDetails& output) {
+  std::vector<std::vector<std::string>> rows = {{"residuals"}, {""}};
+  std::vector<size_t> right;
+  for (const auto& [share, value] : output.quantiles) {
+    rows[0].push_back(share == 0   ? "least"
+                      : share == 1 ? "largest"
+                                   : fmt::format("{:.0f}%", share * 100));
+    rows[1].push_back(fmt::format("{:.4g}", value));
+    right.push_back(right.size() + 1);
+  }
+  return aligned_columns(rows, right);
+}
+
+}  // namespace
+
+OutputDetails output_details(const std::string& name, const HostTensor& prediction,
+                             const HostTensor& target, const ClassOutput& classes,
+                             const std::vector<std::string>& files) {
+  OutputDetails out;
+  out.name = name;
+  out.samples = prediction.shape().empty() ? 0 : prediction.shape()[0];
+  if (out.samples == 0) {
+    out.none_because = "there are no samples";
+  } else if (classes.kind != ClassOutput::Kind::kNone) {
+    add_classes(out, prediction, target, classes, files);
+  } else if (prediction.size() == target.size()) {
+    add_numbers(out, prediction, target, files);
+  } else {
+    out.none_because = fmt::format(
+        "outputs {} and targets {} are neither classes nor numbers of "
+        "one shape",
+        shape_string(prediction.shape()), shape_string(target.shape()));
+  }
+  return out;
+}
+
+nlohmann::ordered_json details_json(const std::vector<OutputDetails>& outputs) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const OutputDetails& output : outputs) {
+    Json one = {{"name", output.name}, {"samples", output.samples}};
+    if (!output.none_because.empty())
+      one["none_because"] = output.none_because;
+    if (!output.classes.empty()) {
+      one["accuracy"] = number_or_null(output.accuracy);
+      one["without_class"] = output.without_class;
+      one["confusion"] = output.confusion;
+      one["classes"] = Json::array();
+      for (const ClassDetails& each : output.classes) {
+        one["classes"].push_back({{"name", each.name},
+                                  {"support", each.support},
+                                  {"precision", number_or_null(each.precision)},
+                                  {"recall", number_or_null(each.recall)},
+                                  {"f1", number_or_null(each.f1)},
+                                  {"auc", number_or_null(each.auc)},
+                                  {"roc", each.roc}});
+      }
+    }
+    if (!output.quantiles.empty()) {
+      one["mean_residual"] = number_or_null(output.mean_residual);
+      one["mean_absolute"] = number_or_null(output.mean_absolute);
+      one["quantiles"] = Json::array();
+      for (const auto& [share, value] : output.quantiles)
+        one["quantiles"].push_back({share, number_or_null(value)});
+    }
+    one["worst"] = Json::array();
+    for (const WorstSample& sample : output.worst) {
+      Json entry = {{"sample", sample.sample}};
+      if (!sample.file.empty())
+        entry["file"] = sample.file;
+      if (output.classes.empty()) {
+        entry["target"] = number_or_null(sample.target);
+        entry["prediction"] = number_or_null(sample.prediction);
+      } else {
+        entry["target"] = class_name(output, sample.target);
+        entry["prediction"] = class_name(output, sample.prediction);
+        entry["probability"] = number_or_null(sample.measure);
+      }
+      one["worst"].push_back(std::move(entry));
+    }
+    list.push_back(std::move(one));
+  }
+  Json out = Json::object();
+  out["outputs"] = std::move(list);
+  return out;
+}
+
+std::string details_text(const std::vector<OutputDetails>& outputs) {
+  std::string text;
+  for (const OutputDetails& output : outputs) {
+    text += fmt::format("\n{}: {} samples", output.name, format_thousands(output.samples));
+    if (!output.none_because.empty()) {
+      text += "; no details: " + output.none_because + "\n";
+      continue;
+    }
+    if (output.classes.empty()) {
+      text += fmt::format(", mean residual {:.4g}, mean |residual| {:.4g}\n\n",
+                          output.mean_residual, output.mean_absolute) +
+              quantile_text(output);
+    } else {
+      text += fmt::format(", accuracy {}", shown(output.accuracy));
+      if (output.without_class > 0)
+        text += fmt::format("; {} targets are no class", format_thousands(output.without_class));
+      text += "\n\n" + class_table(output) + "\n" +
+              (output.classes.size() <= kShownClasses ? confusion_table(output)
+                                                      : mistaken_table(output));
+    }
+    if (!output.worst.empty())
+      text += "\nthe worst samples\n" + worst_table(output);
+  }
+  return text;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,138 @@
+// The part of the report that shows evaluation.json: what `evaluate --details` found.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "record/report/chart.h"
+#include "record/report/html.h"
+#include "record/report/sections.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMostClasses = 40;  // of a confusion matrix
+constexpr size_t kMostCurves = 6;
+
+std::string number_cell(const Json& value) {
+  return value.is_number() ? html_number(value.get<double>()) : "\xe2\x80\x93";
+}
+
+std::string text_of_value(const Json& value) {
+  return value.is_string() ? html_text(value.get<std::string>()) : number_cell(value);
+}
+
+std::string class_rows(const Json& classes) {
+  std::vector<std::vector<std::string>> rows = {
+      {"class", "support", "precision", "recall", "f1", "AUC"}};
+  for (const Json& one : classes) {
+    rows.push_back({html_text(one.at("name").get<std::string>())});
+    for (const char* key : {"support", "precision", "recall", "f1", "auc"})
+      rows.back().push_back(number_cell(one.at(key)));
+  }
+  return html_table(rows, 1);
+}
+
+// Shaded by the share of the target's samples.
+std::string confusion_rows(const Json& output) {
+  const Json &matrix = output.at("confusion"), &classes = output.at("classes");
+  std::vector<std::vector<std::string>> rows = {{"target \xe2\x86\x93 predicted \xe2\x86\x92"}};
+  for (const Json& one : classes)
+    rows[0].push_back(html_text(one.at("name").get<std::string>()));
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    rows.push_back({rows[0][i + 1]});
+    int64_t sum = 0;
+    for (const Json& count : matrix[i])
+      sum += count.get<int64_t>();
+    for (const Json& count : matrix[i]) {
+      const double share = sum == 0 ? 0 : count.get<double>() / static_cast<double>(sum);
+      rows.back().push_back(
+          fmt::format("<span class=\"share\" style=\"--share: {:.0f}%\">{}</span>", share * 70,
+                      short_number(count.get<double>())));
+    }
+  }
+  return html_table(rows, 1);
+}
+
+std::string roc_chart(const Json& classes) {
+  std::vector<const Json*> curves;
+  for (const Json& one : classes) {
+    if (one.at("auc").is_number())
+      curves.push_back(&one);
+  }
+  const auto area = [](const Json* one) { return one->at("auc").get<double>(); };
+  std::stable_sort(curves.begin(), curves.end(),
+                   [&](const Json* a, const Json* b) { return area(a) < area(b); });
+  const bool is_all = curves.size() <= kMostCurves;
+  curves.resize(std::min(curves.size(), kMostCurves));
+  Chart chart{is_all ? "ROC: true by false positive rate"
+                     : "ROC of the classes with the least area: true by false positive rate",
+              "false positive rate",
+              {},
+              {}};
+  for (const Json* one : curves) {
+    chart.series.push_back(
+        {fmt::format("{} ({:.4f})", one->at("name").get<std::string>(), area(one)),
+         one->at("roc").get<std::vector<std::pair<double, double>>>()});
+  }
+  return chart.series.empty() ? "" : "<div class=\"charts\">" + chart_html(chart) + "</div>";
+}
+
+std::string worst_rows(const Json& worst) {
+  std::vector<std::vector<std::string>> rows = {
+      {"sample", "file", "target", "predicted", "probability"}};
+  for (const Json& one : worst) {
+    rows.push_back({number_cell(one.at("sample")),
+                    one.contains("file") ? html_text(one.at("file").get<std::string>()) : "",
+                    text_of_value(one.at("target")), text_of_value(one.at("prediction")),
+                    one.contains("probability") ? number_cell(one.at("probability")) : ""});
+  }
+  return rows.size() == 1 ? "" : "<p class=\"note\">The worst samples</p>" + html_table(rows, 4);
+}
+
+std::string output_content(const Json& output) {
+  std::string out =
+      fmt::format("<p>{}: {} samples", html_text(output.at("name").get<std::string>()),
+                  number_cell(output.at("samples")));
+  if (output.contains("none_because"))
+    return out + "; no details: " + html_text(output.at("none_because").get<std::string>()) +
+           "</p>";
+  if (output.contains("classes")) {
+    out += ", accuracy " + number_cell(output.at("accuracy")) + "</p>";
+    out += class_rows(output.at("classes"));
+    if (output.at("classes").size() <= kMostClasses)
+      out += "<p class=\"note\">Confusion matrix</p>" + confusion_rows(output);
+    out += roc_chart(output.at("classes"));
+  } else {
+    out += ", mean residual " + number_cell(output.at("mean_residual")) + ", mean |residual| " +
+           number_cell(output.at("mean_absolute")) + "</p>";
+    std::vector<std::vector<std::string>> rows = {{"share of residuals"}, {"at most"}};
+    for (const Json& entry : output.at("quantiles")) {
+      rows[0].push_back(fmt::format("{:.0f}%", entry[0].get<double>() * 100));
+      rows[1].push_back(number_cell(entry[1]));
+    }
+    out += html_table(rows, 1);
+  }
+  return out + worst_rows(output.at("worst"));
+}
+
+}  // namespace
+
+// A file of another form gives nothing.
+std::string evaluation_section(const RunRecord& record) {
+  const Json details = parse_json<Json>(record.evaluation);
+  if (!details.is_object())
+    return "";
+  try {
+    std::string content;
+    for (const Json& output : details.at("outputs"))
+      content += output_content(output);
+    return section("Evaluation in detail", content);
+  } catch (const Json::exception&) {
+    return "";
+  }
+}
+
+}  // namespace meshtrain
