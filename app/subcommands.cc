@@ -45,6 +45,7 @@ namespace meshtrain {
   ADD(runs_note)                   \
   ADD(schema)                      \
   ADD(verify)                      \
+  ADD(watch)                       \
   ADD(version)                     \
   ADD(bench_comm)
 

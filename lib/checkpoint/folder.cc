@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/checksum.h"
 #include "base/durable_file.h"
@@ -57,6 +59,19 @@ void probe(const std::string& folder) {
   }
 }
 
+// Whoever only looks whether a run is in use (record/run_list.h) has its lock for a moment.
+bool take_lock(int fd) {
+  for (int tries = 5;; --tries) {
+    if (retrying([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) {
+      return true;
+    }
+    if (tries == 0) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 }  // namespace
 
 CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run_id) {
@@ -66,8 +81,7 @@ CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path, errno);
   }
-  const bool is_taken =
-      retrying([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
+  const bool is_taken = !take_lock(fd_);
   const std::string holder = read_lock(fd_);
   if (is_taken) {
     ::close(fd_);

@@ -30,12 +30,7 @@ void check_unused(const std::string& run) {
   if (!is_run_dir(run)) {
     throw ConfigError("E400", {}, fmt::format("`{}` is no run", run));
   }
-  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
-  const bool is_used = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (fd >= 0) {
-    close(fd);
-  }
-  if (is_used) {
+  if (run_use(run) == RunUse::kUsed) {
     throw ConfigError("E455", {}, fmt::format("`{}` is in use by another process", run));
   }
 }
@@ -83,6 +78,16 @@ void write_notes(const std::string& run, const RunNotes& notes) {
   const nlohmann::ordered_json json = {{"tags", sorted.tags}, {"note", sorted.note}};
   write_file_atomic(notes_path(run),
                     json_text(json, 1, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+RunUse run_use(const std::string& run) {
+  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return RunUse::kUnknown;
+  }
+  const bool is_used = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return is_used ? RunUse::kUsed : RunUse::kUnused;
 }
 
 std::vector<std::string> find_runs(const std::string& folder) {

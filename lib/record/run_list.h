@@ -25,6 +25,10 @@ int64_t run_bytes(const std::string& run);
 // Returns when the run last wrote its events, in seconds since 1970.
 int64_t last_written(const std::string& run);
 
+// Whether a process writes a run: its checkpoints have a lock. kUnknown without checkpoints.
+enum class RunUse { kUnknown, kUsed, kUnused };
+RunUse run_use(const std::string& run);
+
 // Deletes a run. Its folder gets another name first, so that a crash leaves no half of a run. The
 // link `latest` beside it then leads to the newest run that is left. Throws ConfigError E400 for a
 // folder that is no run, E455 while a process writes there, FileError (exit 74).

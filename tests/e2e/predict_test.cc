@@ -361,6 +361,45 @@ fit: {batch_size: 2, epochs: 1}
   CHECK(contains(result.out, "residuals  least  5%  25%  50%  75%  95%  largest\n"));
 }
 
+TEST_CASE("watch: rows of epochs, charts on a terminal, the end and the exit code of the run") {
+  TemporaryFolder folder;
+  folder.write("t.csv", "a,b,y\n1,2,3\n2,2,4\n3,1,4\n4,4,8\n");
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 1}}]}
+compile: {optimizer: {SGD: 0.01}, loss: mse, metrics: [mae]}
+fit: {batch_size: 2, epochs: 3}
+)");
+  const auto watch = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"watch", "--interval", "0.05"});
+    return meshtrain(std::move(more), folder.path());
+  };
+  const Result whole = watch({"run"});
+  CHECK(whole.exit_code == 0);
+  const std::vector<std::string> lines = lines_of(whole.out);
+  REQUIRE(lines.size() >= 4);
+  CHECK(contains(lines[0], "epoch 1/3 - "));
+  CHECK(contains(lines[2], " - loss: "));
+  CHECK(lines[3] == "finished");
+  if (has_terminals()) {
+    Command drawn{.args = {"watch", "run"}, .folder = folder.path(), .on_terminal = true};
+    CHECK(contains(run(drawn).out, "epoch 3/3  finished  "));
+  }
+  // A run that was killed while it wrote a line has no end, and nobody has its lock.
+  std::string events = folder.read("run/metrics.jsonl");
+  events.resize(events.find("{\"event\":\"epoch\",\"epoch\":3") + 30);
+  folder.write("run/metrics.jsonl", events);
+  const Result killed = watch({"run", "run"});
+  CHECK(killed.exit_code == 1);
+  CHECK(contains(killed.out, "run: epoch 2/3 - "));
+  CHECK(!contains(killed.out, "epoch 3/3"));
+  CHECK(contains(killed.out, "run: no end recorded\n"));
+  CHECK(watch({"run", "--once"}).exit_code == 0);
+  const Result none = watch({"nothing"});
+  CHECK(none.exit_code == 6);
+  CHECK(contains(none.err, "error[E400]: `nothing` is no run"));
+}
+
 }  // namespace meshtrain
 
 TEST_SUITE_END();
