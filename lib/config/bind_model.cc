@@ -264,6 +264,7 @@ void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
   ModelBinder binder(out, diagnostics);
   binder.layers(tree.field("layers"));
   binder.outputs(tree.field("outputs"));
+  bind_remat(tree.field("remat"), out, diagnostics);
   out.is_sequential = out.is_sequential && out.outputs.size() <= 1;
   derive(tree.field("name"), out.name, out.is_sequential ? "sequential" : "functional");
 }

@@ -22,7 +22,9 @@ ClassSpec repeat_class() {
        make_spec("outputs", ValueKind::kNames, "null",
                  "layers that the next repetition takes; null = the last"),
        boolean("trainable", "true", "whether fit changes its weights"),
-       unsupported("remat", "computing forward values again")});
+       make_spec("remat", ValueKind::kNames, "null",
+                 "what each repetition keeps for the backward pass: none (as without it), block "
+                 "(its inputs), dots (also products), or the names of layers")});
 }
 
 }  // namespace meshtrain

@@ -77,6 +77,13 @@ struct ModelConfig {
   std::vector<std::pair<std::string, Located<std::string>>> outputs;
   // Uses of blocks with one output, and the layers that compute it: "block_0" -> "block_0/add".
   std::vector<std::pair<std::string, std::string>> block_outputs;
+  // Parts of the model whose forward values the backward pass computes again.
+  struct Remat {
+    std::string prefix;  // a layer, or what the names of a block's layers begin with
+    bool keeps_products = false;
+    std::vector<std::string> kept_parts;
+  };
+  std::vector<Remat> remat;
   SourceLoc loc;
 };
 

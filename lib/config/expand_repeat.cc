@@ -22,7 +22,7 @@ struct Expander::Repetition {
   Use use;
   int64_t times = 0;
   const BlockDefinition* block = nullptr;
-  YamlNode layers, with, outputs;
+  YamlNode layers, with, outputs, remat;
   bool is_named = false;
   std::string counter = "i";         // its name in names and expressions
   OutputNames inputs;                // of the next repetition
@@ -73,6 +73,7 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
   repetition.layers = take("layers");
   repetition.with = take("with");
   repetition.outputs = take("outputs");
+  repetition.remat = take("remat");
   repetition.is_named = use.args.find("name") != nullptr && use.args.find("name")->is_scalar();
   if (block.is_scalar() && !block.failed) {
     repetition.block = find_repeated_block(block);
@@ -160,6 +161,10 @@ bool Expander::check_repeat(const Repetition& repetition, const ExpandScope& sco
     diagnostics_
         .error("E112", repetition.with.loc, "`with` of `Repeat` must be a map of names and values")
         .help("write `with: {filters: =16 * 2 ** i}`");
+  }
+  if (!repetition.remat.is_null() && !repetition.is_named && repetition.block == nullptr) {
+    diagnostics_.error("E112", repetition.remat.loc, "`remat` of `Repeat` needs its `name`")
+        .help("write `name: block_{i}`, which its layers then begin with");
   }
   if (repetition.block != nullptr && !repetition.outputs.is_null()) {
     diagnostics_
@@ -250,8 +255,16 @@ OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandS
   }
   Use use = repetition.use;
   take_name(use, repetition.block->name, around);
+  keep_remat(repetition.remat, around.prefix + use.name);
   instantiate(*repetition.block, use, repetition.inputs, with, "", around);
   return around.previous;
+}
+
+void Expander::keep_remat(const YamlNode& remat, const std::string& name) {
+  if (!remat.is_null()) {
+    remats_.push_back(remat);
+    remats_.back().key = name;
+  }
 }
 
 OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around) {
@@ -266,6 +279,7 @@ OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around)
     body.prefix = around.prefix + use.name + "/";
     body.home = &body;
     repetition.use.name = use.name;
+    keep_remat(repetition.remat, around.prefix + use.name);
   }
   for (size_t f = 0; f < repetition.formals.size() && f < repetition.inputs.size(); ++f) {
     body.names[repetition.formals[f]] = {repetition.inputs[f]};

@@ -402,6 +402,13 @@ Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& d
   expander.run(*layers);
   layers->children = expander.take_layers();
   out.outputs = expander.single_outputs();
+  for (const YamlNode& remat : expander.remats()) {
+    YamlNode& all = model->at_or_add("remat", remat.loc);
+    all.kind = YamlNode::Kind::kMap;
+    if (all.find(remat.key) == nullptr) {  // what the file says of it by its name counts
+      all.children.push_back(remat);
+    }
+  }
   YamlNode* outputs = model->find("outputs");
   if (outputs != nullptr && !outputs->is_null()) {
     expressions.evaluate(*outputs);

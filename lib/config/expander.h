@@ -63,6 +63,8 @@ class Expander {
   void rewrite_outputs(YamlNode& outputs) { rewrite(outputs, top_); }
   // What the last entry computes, when that is not just the last layer.
   std::optional<OutputNames> unusual_outputs() const;
+  // `remat` of each repetition that has one; the keys are the names of the repetitions.
+  const std::vector<YamlNode>& remats() const { return remats_; }
   // Of each use of a block that has one output: its name and the layer's.
   const std::vector<std::pair<std::string, std::string>>& single_outputs() const {
     return single_outputs_;
@@ -115,6 +117,7 @@ class Expander {
   bool check_counters(const YamlNode& name, std::map<std::string, int64_t> known);
   OutputNames repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope);
   OutputNames repeat_layers(Repetition& repetition, ExpandScope& around);
+  void keep_remat(const YamlNode& remat, const std::string& name);
 
   // Names and values.
   Use read_use(const YamlNode& entry, const ObjectForm& form, const std::string& first_argument,
@@ -144,6 +147,7 @@ class Expander {
   std::map<std::string, Instance> instances_;
   std::map<std::string, OutputNames> use_outputs_;  // by the full name of a use
   std::vector<std::pair<std::string, std::string>> single_outputs_;
+  std::vector<YamlNode> remats_;
   size_t num_nodes_ = 0;
   size_t num_entries_ = 0;
   size_t depth_ = 0;

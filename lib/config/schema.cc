@@ -87,7 +87,10 @@ const Section& model_section() {
        object("layers", ValueKind::kObjectList, Category::kLayer, "", "layers in order").required(),
        make_spec("outputs", ValueKind::kNames, "null",
                  "layers whose outputs are the model's; the "
-                 "last when null")});
+                 "last when null"),
+       map_of("remat", ValueKind::kNames,
+              "layer, block or pattern -> what its backward pass keeps: none, block, dots, or the "
+              "names of layers")});
   return kSection;
 }
 

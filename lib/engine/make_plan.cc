@@ -10,6 +10,7 @@
 #include "config/source.h"
 #include "engine/host_memory.h"
 #include "engine/memory_advice.h"
+#include "engine/remat_choices.h"
 #include "exec/gpu_memory.h"
 #include "passes/propagate.h"
 #include "passes/row_fusion.h"
@@ -242,6 +243,22 @@ std::optional<Hardware> hardware_of(const Setup& setup, int64_t hosts) {
   return out;
 }
 
+// The step arena of each way to compute forward values again; nothing for a config without `remat`.
+std::vector<PlanSummary::Remat> remat_memory(const Config& config, int64_t batch) {
+  std::vector<PlanSummary::Remat> out;
+  if (config.model.remat.empty()) {
+    return out;
+  }
+  for (const RematChoice& choice : remat_choices(config.model)) {
+    Config changed = config;
+    changed.model.remat = choice.parts;
+    const Setup setup(changed, nullptr);
+    const Compiled compiled = setup.compile(StepKind::kTrain, batch);
+    out.push_back({choice.name, planned_memory(compiled.program).activations});
+  }
+  return out;
+}
+
 }  // namespace
 
 PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
@@ -286,6 +303,7 @@ PlanSummary plan_config(const Config& config, int64_t hosts, const std::string& 
   const Setup setup(config, nullptr, dump_ir);
   const std::optional<Hardware> hardware = hardware_of(setup, hosts);
   PlanSummary plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  plan.remat = remat_memory(config, plan.batch);
   warn_of_host_memory(setup, plan.warnings);
   if (!hardware && (hosts > 0 || !config.plan.hardware->empty())) {
     const Located<std::string>& devices = setup.distribution().devices.text;

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/make_plan.h"
 #include "engine/plan_search.h"
+#include "engine/remat_choices.h"
 #include "plan/cost_model.h"
 
 namespace meshtrain {
@@ -45,16 +46,25 @@ PlanRanking rank_meshes(const Config& config, int64_t hosts) {
   if (mesh.shape->empty()) {  // the config has no mesh: one for the batch and the model
     out.axes = {out.axes.empty() ? "batch" : out.axes[0], "model"};
   }
+  const std::vector<RematChoice> choices = remat_choices(config.model);
   const size_t axes = out.axes.size();
   for (const std::vector<int64_t>& shape : factorizations(search.num_devices(), axes)) {
     bool splits_batch = true;
     for (int64_t zero = 0; zero <= 3 && (zero == 0 || splits_batch); ++zero) {
-      Config changed = config;
-      changed.distribution.mesh.shape.value = shape;
-      changed.distribution.mesh.axis_names.value = out.axes;
-      changed.distribution.zero.value = zero;
-      out.plans.push_back({shape, zero, search.score(changed, &splits_batch)});
-      splits_batch = splits_batch && out.plans.back().score.problem.empty();
+      bool is_possible = true;
+      for (const RematChoice& remat : choices) {
+        Config changed = config;
+        changed.distribution.mesh.shape.value = shape;
+        changed.distribution.mesh.axis_names.value = out.axes;
+        changed.distribution.zero.value = zero;
+        changed.model.remat = remat.parts;
+        out.plans.push_back({shape, zero, remat.name, search.score(changed, &splits_batch)});
+        is_possible = out.plans.back().score.problem.empty();
+        if (!is_possible) {
+          break;  // the others are not, either
+        }
+      }
+      splits_batch = splits_batch && is_possible;
     }
   }
   std::stable_sort(out.plans.begin(), out.plans.end(),
@@ -64,7 +74,7 @@ PlanRanking rank_meshes(const Config& config, int64_t hosts) {
 
 std::string ranking_text(const PlanRanking& ranking) {
   std::vector<std::vector<std::string>> rows = {
-      {"mesh", "zero", "step", "memory", "sent a step", "fits"}};
+      {"mesh", "zero", "remat", "step", "memory", "sent a step", "fits"}};
   std::string problems;
   for (const RankedPlan& plan : ranking.plans) {
     const PlanScore& score = plan.score;
@@ -72,13 +82,13 @@ std::string ranking_text(const PlanRanking& ranking) {
       problems += fmt::format("{}  not possible: {}\n", sizes_of(plan.shape), score.problem);
       continue;
     }
-    rows.push_back({sizes_of(plan.shape), std::to_string(plan.zero), seconds_text(score.seconds),
-                    format_bytes(score.memory), format_bytes(score.bytes_sent),
-                    score.fits ? "yes" : "NO"});
+    rows.push_back({sizes_of(plan.shape), std::to_string(plan.zero), plan.remat,
+                    seconds_text(score.seconds), format_bytes(score.memory),
+                    format_bytes(score.bytes_sent), score.fits ? "yes" : "NO"});
   }
   return fmt::format("devices   {}, axes {}; predicted for the rules of the config\n\n{}{}{}",
                      ranking.devices, join(ranking.axes, ", "),
-                     rows.size() > 1 ? aligned_columns(rows, {1, 2, 3, 4}) : "",
+                     rows.size() > 1 ? aligned_columns(rows, {1, 3, 4, 5}) : "",
                      problems.empty() ? "" : "\n", problems);
 }
 
@@ -99,7 +109,7 @@ nlohmann::ordered_json score_json(const PlanScore& score) {
 std::string ranking_json(const PlanRanking& ranking) {
   nlohmann::ordered_json plans = nlohmann::ordered_json::array();
   for (const RankedPlan& plan : ranking.plans) {
-    nlohmann::ordered_json row = {{"mesh", plan.shape}, {"zero", plan.zero}};
+    nlohmann::ordered_json row = {{"mesh", plan.shape}, {"zero", plan.zero}, {"remat", plan.remat}};
     row.update(score_json(plan.score));
     plans.push_back(std::move(row));
   }

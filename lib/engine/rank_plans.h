@@ -28,6 +28,7 @@ struct PlanScore {
 struct RankedPlan {
   std::vector<int64_t> shape;
   int64_t zero = 0;
+  std::string remat;  // RematChoice::name
   PlanScore score;
 };
 
@@ -38,8 +39,9 @@ struct PlanRanking {
 };
 
 // Every mesh of the config's axes over its devices, each with ZeRO 0 to 3 where the batch is split,
-// with the layout rules of the config. Throws ConfigError E113 for GPUs of this machine, about
-// which nothing is known, and E210 when nothing says how many devices there are.
+// and with each way to compute forward values again, with the layout rules of the config. Throws
+// ConfigError E113 for GPUs of this machine, about which nothing is known, and E210 when nothing
+// says how many devices there are.
 PlanRanking rank_meshes(const Config& config, int64_t hosts);
 std::string ranking_text(const PlanRanking& ranking);
 std::string ranking_json(const PlanRanking& ranking);

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "passes/bucket.h"
 #include "passes/layouts.h"
+#include "passes/remat.h"
 
 namespace meshtrain {
 namespace {
@@ -319,10 +320,14 @@ Graph Setup::global_graph(StepKind kind, int64_t batch) const {
   if (kind == StepKind::kDecode) {
     return decode_graph(batch).graph;
   }
-  Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
-                : kind == StepKind::kPredict ? graphs_->predict(batch)
-                                             : graphs_->train(batch, kind == StepKind::kTrain);
-  return graph;
+  if (kind == StepKind::kTest || kind == StepKind::kPredict) {
+    return kind == StepKind::kTest ? graphs_->test(batch) : graphs_->predict(batch);
+  }
+  std::vector<RematRegion> regions;
+  for (const ModelConfig::Remat& remat : config_.model.remat) {
+    regions.push_back({remat.prefix, remat.keeps_products, remat.kept_parts});
+  }
+  return rematerialize(graphs_->train(batch, kind == StepKind::kTrain), regions);
 }
 
 Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {

@@ -21,7 +21,7 @@ std::string_view step_kind_name(StepKind kind);  // "train"
 
 // What kDecode computes (passes/incremental.h).
 struct DecodeOptions {
-  int64_t rows = 0;  // sequences at once; 0: none
+  int64_t rows = 0;                                           // sequences at once; 0: none
   std::vector<SequenceInput> inputs = {SequenceInput::kIds};  // of the model
   bool reorders_rows = false;
 };

@@ -159,6 +159,11 @@ std::string plan_text(const PlanSummary& summary) {
       "activations); {} in all\n",
       format_bytes(m.weights), format_bytes(m.gradients), format_bytes(m.optimizer),
       format_bytes(m.activations), format_bytes(m.total()));
+  std::vector<std::string> arenas;
+  for (const PlanSummary::Remat& remat : summary.remat) {
+    arenas.push_back(fmt::format("{} {}", remat.name, format_bytes(remat.step_arena)));
+  }
+  out += arenas.empty() ? "" : fmt::format("remat     step arena: {}\n", join(arenas, ", "));
   out += fmt::format("compute   {}FLOP a step, {}FLOP on each device\n", count_text(summary.flops),
                      count_text(summary.flops_per_device));
   out += summary.estimate ? "\n" + estimate_text(summary) : "";
@@ -286,6 +291,9 @@ std::string plan_json(const PlanSummary& summary) {
                  {"total", m.total()}}},
                {"flops", {{"total", summary.flops}, {"per_device", summary.flops_per_device}}},
                {"warnings", warnings_json(summary.warnings)}};
+  for (const PlanSummary::Remat& remat : summary.remat) {
+    json["remat"][remat.name] = remat.step_arena;
+  }
   if (summary.estimate) {
     json["estimate"] = estimate_json(summary);
   }

@@ -80,6 +80,12 @@ struct PlanSummary {
   PlannedMemory memory;
   double flops = 0;             // of a training step, all devices together, nothing counted twice
   double flops_per_device = 0;  // what one device of a real mesh computes
+  // The step arena for each way to compute forward values again, where the config has one.
+  struct Remat {
+    std::string name;  // "dots"
+    int64_t step_arena = 0;
+  };
+  std::vector<Remat> remat;
   std::optional<Estimate> estimate;  // on the requested hardware
   Diagnostics warnings;
 };
@@ -95,7 +101,7 @@ double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanSummary& summary);
 // Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, memory,
-// flops, estimate (where there is one), warnings.
+// remat and estimate (where there are), flops, warnings.
 std::string plan_json(const PlanSummary& summary);
 
 }  // namespace meshtrain
