@@ -87,9 +87,12 @@ std::vector<std::string> names_below(const ModelConfig& model, const std::string
   return names;
 }
 
+// `said`: places and parts; a Repeat has a rule for each repetition.
 void check_parts(const RematRule& rule, const ModelConfig& model, const std::string& example,
-                 Diagnostics& diagnostics) {
+                 std::set<std::string>& said, Diagnostics& diagnostics) {
   for (const std::string& part : rule.unknown_parts) {
+    if (!said.insert(rule.value.loc.to_string() + " " + part).second)
+      continue;
     const std::vector<std::string> names = names_below(model, example);
     Diagnostic& d =
         diagnostics.error("E113", rule.value.loc,
@@ -107,7 +110,7 @@ void check_parts(const RematRule& rule, const ModelConfig& model, const std::str
 // The outermost match of each layer counts.
 void bind_remat(const ConfigValue& map, ModelConfig& out, Diagnostics& diagnostics) {
   std::vector<RematRule> rules = rules_of(map, diagnostics);
-  std::set<std::string> known, names;
+  std::set<std::string> known, names, said;
   std::vector<std::string> examples(rules.size());
   for (const LayerConfig& layer : out.layers) {
     for (const std::string& name : prefixes_of(layer.name.value)) {
@@ -134,7 +137,7 @@ void bind_remat(const ConfigValue& map, ModelConfig& out, Diagnostics& diagnosti
       continue;  // names came before it
     }
     if (rules[i].acts) {
-      check_parts(rules[i], out, examples[i], diagnostics);
+      check_parts(rules[i], out, examples[i], said, diagnostics);
       continue;
     }
     const std::vector<std::string> all(names.begin(), names.end());
