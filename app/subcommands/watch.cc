@@ -106,7 +106,7 @@ class Watch {
 void wait(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
-    throw_if_stopped("watching; the run goes on");
+    throw_if_stopped("watching; the run continues");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

@@ -178,6 +178,22 @@ double pair_entropy(const std::string& text) {
   return entropy / static_cast<double>(text.size() - 1);
 }
 
+TEST_CASE("plans of language models have the published numbers of parameters") {
+  const TemporaryFolder folder;
+  for (const auto& [name, parameters] : std::vector<std::pair<std::string, std::string>>{
+           {"gpt2_124m", "124,439,808"}, {"llama3_8b", "8,030,261,248"}}) {
+    CHECK(meshtrain({"validate", config(name)}, folder.path()).exit_code == 0);
+    const Result plan = meshtrain({"plan", config(name)}, folder.path());
+    REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
+    CHECK(contains(plan.out, "params    " + parameters + "\n"));
+  }
+}
+
+TEST_CASE("llama_tiny.yaml learns its tales, and vit_small.yaml the digits") {
+  CHECK(evaluation({config("llama_tiny"), "fit.epochs=1"})["accuracy"].get<double>() > 0.7);
+  CHECK(evaluation({config("vit_small"), "fit.epochs=2"})["accuracy"].get<double>() > 0.8);
+}
+
 TEST_CASE("char_mlp.yaml learns more of its tales than pairs of characters") {
   const std::string text =
       read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/datasets/tales.txt", 1 << 20);
