@@ -62,6 +62,8 @@ std::vector<ClassSpec> of_losses() {
       metric("SparseCategoricalCrossentropy", "mean of the loss",
              {from_logits(), integer("ignore_class", "null", "target that does not count"),
               class_axis()}),
+      metric("Perplexity", "e to the mean crossentropy of integer targets (Keras Hub)",
+             {from_logits(), integer("mask_token_id", "null", "target that does not count")}),
       metric("Mean", "mean of the output"),
       metric("Sum", "sum of the output"),
   };

@@ -152,6 +152,37 @@ Metric make_loss_metric(const MetricRequest& request) {
   return out;
 }
 
+// Source: Keras Hub metrics/perplexity.py. A masked target has no weight, unlike an ignored class.
+Metric make_perplexity(const MetricRequest& request) {
+  const std::string loss = "SparseCategoricalCrossentropy";
+  request.shapes_fit(loss);
+  ConfigObject args = default_object(Category::kLoss, loss);
+  args.args["from_logits"] = request.config.arg("from_logits");
+  std::optional<int64_t> masked;
+  if (request.config.has("mask_token_id")) {
+    masked = request.config.integer("mask_token_id");
+  }
+  Metric out = mean_of(request.name, [=](Builder& b, ValueId y, ValueId p, DType dtype) {
+    return loss_values(b, loss, &args, y, p, dtype);
+  });
+  if (masked) {
+    out.update = [=, plain = out.update](Builder& b, ValueId y, ValueId p, ValueId weight,
+                                         std::span<const ValueId> state) {
+      const DType dtype = b.dtype(state[0]);
+      const ValueId ids = b.cast(squeezed_ids(b, y, p), DType::kInt32);
+      const ValueId is_counted =
+          b.binary("ne", ids, b.constant(static_cast<double>(*masked), DType::kInt32));
+      const ValueId counted = b.cast(is_counted, dtype);
+      weight = weight_beside(b, weight, counted);
+      return plain(b, y, p, weight == kNone ? counted : b.mul(weight, counted), state);
+    };
+  }
+  out.result = [](const std::vector<HostTensor>& state) {
+    return std::vector{state[1].at(0) == 0 ? 0 : std::exp(mean_result(state))};
+  };
+  return out;
+}
+
 }  // namespace
 
 std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
@@ -266,6 +297,9 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
   }
   if (request.key == "pearsoncorrelation" || request.key == "concordancecorrelation") {
     return make_correlation(request);
+  }
+  if (request.key == "perplexity") {
+    return make_perplexity(request);
   }
   for (const auto& family :
        {make_accuracy_metric, make_threshold_metric, make_overlap_metric, make_score_metric}) {

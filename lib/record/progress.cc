@@ -118,9 +118,13 @@ void Progbar::finish(int64_t current, const Logs& logs) {
   if (verbose_ == 1) {
     draw(target_, now, true);
   } else if (verbose_ == 2 && target_ > 0) {
-    const double per_step = seconds_per_step(target_, now);
-    write_(fmt::format("{} - {:.0f}s - {}{}\n", progress_count(target_, target_), now - start_,
-                       progress_step_time(per_step), metrics_text(values_, false)));
+    // A run that was resumed behind the last step of an epoch, or behind its present limit.
+    const std::string times =
+        done_ >= target_ ? "no step left"
+                         : fmt::format("{:.0f}s - {}", now - start_,
+                                       progress_step_time(seconds_per_step(target_, now)));
+    write_(fmt::format("{} - {}{}\n", progress_count(target_, target_), times,
+                       metrics_text(values_, false)));
   }
 }
 

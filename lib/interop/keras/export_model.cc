@@ -47,6 +47,9 @@ void refuse_export(const std::string& owner, const std::string& what) {
 const ClassSpec& class_of(const ConfigObject& object, Category category) {
   const ClassSpec* spec = find_class(category, object.class_name);
   MESHTRAIN_CHECK(spec != nullptr, "{}", object.class_name);
+  if (category == Category::kMetric && spec->name == "Perplexity") {
+    refuse_export("metric `Perplexity`", "a metric of Keras Hub");
+  }
   return *spec;
 }
 

@@ -77,19 +77,29 @@ std::string roc_chart(const Json& classes) {
         {fmt::format("{} ({:.4f})", one->at("name").get<std::string>(), area(one)),
          one->at("roc").get<std::vector<std::pair<double, double>>>()});
   }
-  return chart.series.empty() ? "" : "<div class=\"charts\">" + chart_html(chart) + "</div>";
+  return chart.series.empty() ? "" : "<div class=\"charts one\">" + chart_html(chart) + "</div>";
 }
 
 std::string worst_rows(const Json& worst) {
-  std::vector<std::vector<std::string>> rows = {
-      {"sample", "file", "target", "predicted", "probability"}};
+  const bool has_files =
+      std::any_of(worst.begin(), worst.end(), [](const Json& one) { return one.contains("file"); });
+  const bool has_classes = std::any_of(worst.begin(), worst.end(),
+                                       [](const Json& one) { return one.contains("probability"); });
+  std::vector<std::vector<std::string>> rows = {{"sample", "target", "predicted"}};
+  if (has_classes)
+    rows[0].push_back("probability");
+  if (has_files)
+    rows[0].push_back("file");
   for (const Json& one : worst) {
-    rows.push_back({number_cell(one.at("sample")),
-                    one.contains("file") ? html_text(one.at("file").get<std::string>()) : "",
-                    text_of_value(one.at("target")), text_of_value(one.at("prediction")),
-                    one.contains("probability") ? number_cell(one.at("probability")) : ""});
+    rows.push_back({number_cell(one.at("sample")), text_of_value(one.at("target")),
+                    text_of_value(one.at("prediction"))});
+    if (has_classes)
+      rows.back().push_back(number_cell(one.at("probability")));
+    if (has_files)
+      rows.back().push_back(one.contains("file") ? html_text(one.at("file").get<std::string>())
+                                                 : "");
   }
-  return rows.size() == 1 ? "" : "<p class=\"note\">The worst samples</p>" + html_table(rows, 4);
+  return rows.size() == 1 ? "" : "<p class=\"note\">The worst samples</p>" + html_table(rows, 9);
 }
 
 std::string output_content(const Json& output) {

@@ -37,6 +37,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .tile span { color: var(--soft); font-size: 13px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr));
   gap: 20px; }
+.charts.one { max-width: 640px; margin-top: 16px; }
 figure { margin: 0; }
 figcaption { display: flex; flex-wrap: wrap; gap: 4px 14px; font-size: 14px; }
 svg { width: 100%; height: auto; display: block; }

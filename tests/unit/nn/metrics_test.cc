@@ -95,6 +95,35 @@ TEST_CASE("metrics have Keras' values") {
              {1.2039728, 1.2039728, 1.0037599});
 }
 
+TEST_CASE("Perplexity is that of Keras Hub") {
+  // keras_hub.metrics.Perplexity 0.32.0 on these arrays.
+  const auto batch = [](bool is_weighted, bool is_probabilities = false) {
+    std::vector<double> p = {.5, -1, .25, 1, 0, 2, -.5, 1.5, 0, .1, .2, .3, 2, -2, 0, 0, 0, 1};
+    for (size_t row = 0; is_probabilities && row < p.size(); row += 3) {
+      const double sum = std::exp(p[row]) + std::exp(p[row + 1]) + std::exp(p[row + 2]);
+      for (size_t i = row; i < row + 3; ++i)
+        p[i] = std::exp(p[i]) / sum;
+    }
+    HostTensor values(DType::kFloat32, {2, 3, 3});
+    for (size_t i = 0; i < p.size(); ++i)
+      values.set(static_cast<int64_t>(i), p[i]);
+    Batch out{ints({2, 3}, {0, 2, 1, 1, 0, 2}), std::move(values), std::nullopt};
+    if (is_weighted)
+      out.weight = floats({2, 3}, {1, .5, 2, 0, 1, 3});
+    return out;
+  };
+  const NamedArgs logits = {{"from_logits", true}};
+  const NamedArgs masked = {{"from_logits", true}, {"mask_token_id", 0}};
+  check_near(
+      {value_of("Perplexity", logits, batch(false)), value_of("Perplexity", masked, batch(false)),
+       value_of("Perplexity", logits, batch(true)), value_of("Perplexity", masked, batch(true)),
+       value_of("Perplexity", {}, batch(false, true))},
+      {1.7058535, 1.8073059, 1.5543420, 1.5671289, 1.7058535});
+  Batch nothing = batch(false);
+  nothing.y = ints({2, 3}, {0, 0, 0, 0, 0, 0});
+  CHECK(value_of("Perplexity", masked, std::move(nothing)) == 0);
+}
+
 TEST_CASE("weighted metrics divide by the sum of the weights") {
   Batch batch = categorical();
   batch.weight = floats({2}, {.2, .8});

@@ -254,5 +254,13 @@ TEST_CASE("erase blanks the columns of the drawing") {
   CHECK(screen.take() == "\r" + std::string(72, ' ') + "\r");
 }
 
+TEST_CASE("an epoch whose steps were all done before the run was resumed has no times") {
+  std::string written;
+  Progbar bar(
+      3, 2, [] { return 7.0; }, [&](std::string_view text) { written += text; }, 11);
+  bar.finish(3, {{"loss", 0.5}});
+  CHECK(written == "3/3 - no step left - loss: 0.5000\n");
+}
+
 }  // namespace
 }  // namespace meshtrain
