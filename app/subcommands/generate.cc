@@ -14,6 +14,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "engine/generation.h"
 #include "engine/signals.h"
+#include "record/predictions.h"
 #include "run_flags.h"
 #include "tensor/read_error.h"
 #include "train/learned_file.h"
@@ -359,6 +360,10 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
     return *code;
   }
   Coordinator coordinator(invocation.processes, seconds_now);
+  if (!options.output_file.empty() && options.output_file != "-") {
+    coordinator.on_rank_zero("looking at --output",
+                             [&] { check_predictions_folder(options.output_file, options.input); });
+  }
   const Setup setup(config, nullptr);
   std::unique_ptr<TextCodec> codec;
   Prompts prompts;

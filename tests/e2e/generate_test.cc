@@ -88,6 +88,7 @@ TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") 
   const Result lines = trained.generate(
       {"-i", "-", "--sampler", "greedy", "--max-new-tokens", "1", "-q"}, "one\r\n\ntw\n");
   CHECK(lines.out == "one \n---\ntwo\n");
+  CHECK(trained.generate({"-p", "one", "-o", "none/x"}).exit_code == 74);
   const Result longer = trained.generate({"-p", "one", "--max-length", "20"});
   CHECK(
       contains(longer.err, "note: 12 ids are read anew for each id: the model has 12 positions\n"));

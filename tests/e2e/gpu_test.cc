@@ -56,6 +56,45 @@ void check_epochs(const std::vector<Json>& got, const std::vector<Json>& want) {
   }
 }
 
+TEST_CASE("a text is generated on a GPU as on the processor; remat trains alike") {
+  require_gpu();
+  TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += "one two one two\nfour five\n";
+  folder.write("t.txt", text);
+  const auto config = [](const std::string& remat) {
+    return R"(
+data: {train: {source: text, path: t.txt, sequence_length: 8, stride: 9, target: sequence}}
+model:
+  layers:
+    - Input: {shape: [8], dtype: int32}
+    - TokenAndPositionEmbedding: {vocabulary_size: 12, sequence_length: 8, embedding_dim: 8}
+    - TransformerDecoder: {name: decoder, intermediate_dim: 16, num_heads: 2}
+    - Dense: {units: 12}
+  remat: {decoder: )" +
+           remat + R"(}
+compile: {optimizer: {Adam: 0.02}, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 16, epochs: 2}
+)";
+  };
+  for (const std::string remat : {"none", "block"}) {
+    folder.write(remat + ".yaml", config(remat));
+    const Result trained = run_on_gpu(
+        {"train", remat + ".yaml", "-o", remat, "-q", "--devices", "gpu:0"}, folder.path());
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  }
+  check_epochs(epochs_of(folder, "block"), epochs_of(folder, "none"));
+  const auto words = [](const char* devices) {
+    return std::vector<std::string>{
+        "generate",         "none", "-p", "one",       "--samples", "2", "--sampler", "random",
+        "--max-new-tokens", "7",    "-q", "--devices", devices};
+  };
+  const Result there = run_on_gpu(words("gpu:0"), folder.path());
+  CHECK_MESSAGE(there.exit_code == 0, there.err);
+  CHECK(there.out == meshtrain(words("cpu:1"), folder.path()).out);
+}
+
 TEST_CASE("the quickstart trains on a GPU as on the processor") {
   require_gpu();
   const TemporaryFolder folder;
