@@ -14,7 +14,7 @@ ClassSpec repeat_class() {
       {integer("times", "", "how often").required().least(0).most(kMaxRepeats),
        text("name", "null", "name of each repetition, such as block_{i}; {i} counts from 0"),
        text("as", "i", "name of the counter; a Repeat within another takes one of its own"),
-       text("block", "null", "the block of `blocks` to repeat"),
+       text("block", "null", "the block of `blocks`, or the class of layers, to repeat"),
        object("layers", ValueKind::kObjectList, Category::kLayer, "null", "the layers to repeat"),
        with,
        make_spec("inputs", ValueKind::kNames, "null",

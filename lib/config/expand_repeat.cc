@@ -24,6 +24,7 @@ struct Expander::Repetition {
   const BlockDefinition* block = nullptr;
   YamlNode layers, with, outputs, remat;
   bool is_named = false;
+  bool is_layer = false;             // `block` is a class of layers
   std::string counter = "i";         // its name in names and expressions
   OutputNames inputs;                // of the next repetition
   std::vector<std::string> formals;  // their names within `layers`
@@ -75,10 +76,16 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
   repetition.outputs = take("outputs");
   repetition.remat = take("remat");
   repetition.is_named = use.args.find("name") != nullptr && use.args.find("name")->is_scalar();
-  if (block.is_scalar() && !block.failed) {
+  const bool names_block = block.is_scalar() && !block.failed;
+  repetition.is_layer = names_block && blocks_.find(block.text) == blocks_.end() &&
+                        find_class(Category::kLayer, block.text) != nullptr;
+  if (repetition.is_layer && repetition.layers.is_null()) {
+    repeat_class(repetition, block);
+  } else if (names_block) {
     repetition.block = find_repeated_block(block);
   }
-  if (block.is_null() == repetition.layers.is_null() || (!block.is_null() && !block.is_scalar())) {
+  if ((block.is_null() == repetition.layers.is_null() && !repetition.is_layer) ||
+      (!block.is_null() && !block.is_scalar())) {
     diagnostics_.error("E112", use.loc, "`Repeat` needs either `layers` or the name of a `block`")
         .help("write `Repeat: {times: 2, layers: [{Dense: 64}, ReLU]}`");
   }
@@ -91,6 +98,30 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
   }
   repetition.inputs = read_inputs(inputs, repetition.block, scope);
   return diagnostics_.num_errors() == errors;
+}
+
+// A class of layers in the place of a block: `layers` with one layer, which has the name of the
+// Repeat and the arguments of `with`.
+void Expander::repeat_class(Repetition& repetition, const YamlNode& class_name) {
+  YamlNode layer;
+  layer.kind = YamlNode::Kind::kMap;
+  layer.loc = class_name.loc;
+  YamlNode& args = layer.at_or_add(class_name.text, class_name.loc);
+  args = repetition.with.is_map() ? repetition.with : args;
+  args.kind = YamlNode::Kind::kMap;
+  args.key = class_name.text;
+  args.loc = args.key_loc = class_name.loc;
+  if (const YamlNode* name = repetition.use.args.find("name"); repetition.is_named) {
+    YamlNode& own = args.at_or_add("name", name->loc);
+    const std::string key = own.key;
+    own = *name;
+    own.key = key;
+  }
+  repetition.layers.kind = YamlNode::Kind::kList;
+  repetition.layers.loc = class_name.loc;
+  repetition.layers.children = {std::move(layer)};
+  repetition.with = YamlNode{};
+  repetition.is_named = false;
 }
 
 // `times`, and what is wrong with the arguments as such.
@@ -162,7 +193,8 @@ bool Expander::check_repeat(const Repetition& repetition, const ExpandScope& sco
         .error("E112", repetition.with.loc, "`with` of `Repeat` must be a map of names and values")
         .help("write `with: {filters: =16 * 2 ** i}`");
   }
-  if (!repetition.remat.is_null() && !repetition.is_named && repetition.block == nullptr) {
+  if (!repetition.remat.is_null() && !repetition.is_named && !repetition.is_layer &&
+      repetition.block == nullptr) {
     diagnostics_.error("E112", repetition.remat.loc, "`remat` of `Repeat` needs its `name`")
         .help("write `name: block_{i}`, which its layers then begin with");
   }
@@ -285,6 +317,9 @@ OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around)
     body.names[repetition.formals[f]] = {repetition.inputs[f]};
   }
   add_entries(repetition.layers.children, body);
+  if (repetition.is_layer) {
+    keep_remat(repetition.remat, last_);
+  }
   OutputNames outputs = body.previous;
   if (!repetition.outputs.is_null() && !gave_up_) {
     YamlNode named = repetition.outputs;

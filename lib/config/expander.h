@@ -111,6 +111,7 @@ class Expander {
   void add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope);
   bool read_repeat(Repetition& repetition, ExpandScope& scope);
   void read_repeat_arguments(Repetition& repetition, const ExpandScope& scope);
+  void repeat_class(Repetition& repetition, const YamlNode& class_name);
   const BlockDefinition* find_repeated_block(const YamlNode& name);
   bool check_repeat(const Repetition& repetition, const ExpandScope& scope);
   void check_layer_names(const Repetition& repetition, const ExpandScope& scope);

@@ -169,6 +169,24 @@ TEST_CASE("Repeat: a block several times with the count in names and values") {
             .find("residual_1/fc<residual/sum") != std::string::npos);
 }
 
+TEST_CASE("Repeat: a class of layers in the place of a block") {
+  const Config config = load_model("",
+                                   "    - Repeat: {times: 2, name: \"fc_{i}\", block: Dense, "
+                                   "with: {units: =4 * (i + 1)}, remat: dots}\n"
+                                   "    - Repeat: {times: 2, block: ReLU}\n");
+  CHECK(graph_of(config) == "fc_0<x fc_1<fc_0 re_lu<fc_1 re_lu_1<re_lu");
+  CHECK(config.model.layers[1].object.integer("units") == 4);
+  CHECK(config.model.layers[2].object.integer("units") == 8);
+  REQUIRE(config.model.remat.size() == 2);
+  CHECK(config.model.remat[1].prefix == "fc_1");
+  CHECK(config.model.remat[1].keeps_products);
+  // A block of that name comes first.
+  const std::string own = "blocks: {Dense: {inputs: [x], layers: [{ReLU: {inputs: x}}]}}\n";
+  CHECK_THROWS_AS(load_model(own, "    - Repeat: {times: 2, block: Dense}\n"), ConfigError);
+  CHECK_THROWS_AS(load_model("", "    - Repeat: {times: 2, name: fc, block: Dense}\n"),
+                  ConfigError);
+}
+
 TEST_CASE("Repeat: layers without a name are written side by side") {
   CHECK(graph_of("",
                  "    - Dense: 4\n    - Repeat: {times: 2, layers: [{Dense: 4}, ReLU]}\n"
