@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/layout_presets.h"
 #include "config/load.h"
 #include "config/scalars.h"
 #include "config/schema.h"
@@ -116,7 +117,16 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kMap: {
       Spec element = spec;
       element.kind = spec.element;
-      return {map_of(any_of(options_of(element)))};
+      std::vector<Json> options = options_of(element);
+      if (spec.element != ValueKind::kLayout) {
+        return {map_of(any_of(options))};
+      }
+      Json presets = Json::array();
+      for (const LayoutPreset& preset : layout_presets()) {
+        presets.push_back(preset.name);
+      }
+      options.push_back(Json{{"enum", presets}});  // of the key `preset`
+      return {map_of(any_of(options)), Json{{"enum", presets}}};
     }
     case ValueKind::kSection:
       return {section_schema(*spec.section)};

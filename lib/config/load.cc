@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/expand.h"
+#include "config/layout_presets.h"
 #include "config/merge.h"
 #include "config/mesh_axes.h"
 #include "config/path.h"
@@ -229,6 +230,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
   bind_rate_expressions(out.root, expressions, diagnostics);
   expressions.evaluate(out.root);
+  expand_layout_preset(out.root, diagnostics);
   if (!options.sections.empty()) {
     diagnostics = Diagnostics();  // those of all sections are found when all are read
     std::erase_if(out.root.children, [&](const YamlNode& child) {

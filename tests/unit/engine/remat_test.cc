@@ -234,3 +234,70 @@ distribution: {device_mesh: {shape: [2, 1], axis_names: [batch, model], devices:
   CHECK(found["dots"].memory > found["block"].memory);
   CHECK(found["block"].seconds > found["none"].seconds);
 }
+
+TEST_CASE("layout presets are the rules that one writes by hand") {
+  const auto rules_of = [](const std::string& layers, const std::string& distribution) {
+    const Config config = config_from(
+        "distribution: {device_mesh: {shape: [1, 2], axis_names: "
+        "[data, tp]}, " +
+        distribution + "}\nmodel:\n  layers:\n" + layers + "compile: {loss: mse}\n");
+    std::vector<std::string> rules;
+    for (const LayoutRule& rule : config.distribution.layout_map)
+      rules.push_back(rule.key);
+    rules.push_back(fmt::format("zero {}", config.distribution.zero.value));
+    const Setup setup(config, nullptr);  // every rule matches
+    return rules;
+  };
+  using Rules = std::vector<std::string>;
+  const std::string layers = R"(
+    - Input: {shape: [6, 8]}
+    - TransformerEncoder: {intermediate_dim: 16, num_heads: 2}
+    - Repeat: {times: 2, name: "layer_{i}", layers: [
+        {Dense: {name: up, units: 32}}, {Dense: {name: down, units: 8, use_bias: false}},
+        {GroupQueryAttention: {name: a, head_dim: 4, num_query_heads: 4, num_key_value_heads: 2,
+          use_bias: false}}]}
+    - Dense: {name: out, units: 1}
+)";
+  const Rules megatron = {
+      R"(transformer_encoder(_\d+)?/self_attention_layer/(query|key|value)/kernel)",
+      R"(transformer_encoder(_\d+)?/self_attention_layer/(query|key|value)/bias)",
+      R"(transformer_encoder(_\d+)?/self_attention_layer/attention_output/kernel)",
+      R"(transformer_encoder(_\d+)?/feedforward_intermediate_dense/kernel)",
+      R"(transformer_encoder(_\d+)?/feedforward_intermediate_dense/bias)",
+      R"(transformer_encoder(_\d+)?/feedforward_output_dense/kernel)",
+      R"(layer_\d+/up/kernel)",
+      R"(layer_\d+/up/bias)",
+      R"(layer_\d+/down/kernel)",
+      R"(layer_\d+/a/(query|key|value)/kernel)",
+      R"(layer_\d+/a/attention_output/kernel)"};
+  Rules expected = megatron;
+  expected.emplace_back("zero 0");
+  CHECK(rules_of(layers, "layout_map: megatron") == expected);
+  expected.back() = "zero 3";
+  CHECK(rules_of(layers, "layout_map: megatron_fsdp") == expected);
+  CHECK(rules_of(layers, "layout_map: fsdp") == Rules{"zero 3"});
+  CHECK(rules_of(layers, "layout_map: fsdp, zero: 2") == Rules{"zero 2"});
+  expected.back() = "zero 0";
+  expected.insert(expected.begin(), "out/kernel");
+  CHECK(rules_of(layers, "layout_map: {out/kernel: [tp, null], preset: megatron}") == expected);
+}
+
+TEST_CASE("collectives of a model of two layers under each preset") {
+  const auto counts = [](const std::string& preset, const std::string& mesh) {
+    const Config config = config_from(remat_yaml(kGptBlocks, "none",
+                                                 R"(
+distribution: {device_mesh: {shape: )" + mesh + R"(, axis_names: [batch, model]}, layout_map: )" +
+                                                     preset + "}\n"),
+                                      {"model.layers.2.times=2"});
+    const Setup setup(config, nullptr);
+    std::map<std::string, int> found;
+    for (const Node& node : setup.compile(StepKind::kTrain, 8, /*bucket=*/false).graph.nodes) {
+      if (communicates(*node.op) && node.phase != Phase::kUpdate)
+        ++found[std::string(phase_name(node.phase)) + " " + std::string(node.op->name)];
+    }
+    return found;
+  };
+  // One sum behind each row product, and one of each layer's cotangents: 2 L in each direction.
+  CHECK(counts("megatron", "[1, 2]") ==
+        std::map<std::string, int>{{"backward all_reduce", 4}, {"forward all_reduce", 4}});
+}

@@ -1,0 +1,212 @@
+#include "config/layout_presets.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "config/object_form.h"
+
+namespace meshtrain {
+namespace {
+
+// "layer_12/attention" as the pattern "layer_\d+/attention".
+std::string pattern_of(const std::string& name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto is_digit = [&](size_t at) {
+      return at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0;
+    };
+    const bool is_number = is_digit(i) && (i == 0 || name[i - 1] == '_' || name[i - 1] == '/');
+    if (!is_number) {
+      out += std::string(name[i] == '.' ? "\\" : "") + name[i];
+      continue;
+    }
+    out += "\\d+";
+    while (is_digit(i + 1))
+      ++i;
+  }
+  return out;
+}
+
+bool is_any(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+class RuleList {
+ public:
+  RuleList(std::string axis, SourceLoc loc) : axis_(std::move(axis)), loc_(std::move(loc)) {}
+
+  // The dimension `split` of `rank` is over the axis.
+  void add(const std::string& key, int rank, int split) {
+    const bool is_known = std::any_of(rules_.begin(), rules_.end(),
+                                      [&](const YamlNode& rule) { return rule.key == key; });
+    if (is_known)
+      return;
+    YamlNode rule{.kind = YamlNode::Kind::kList, .loc = loc_, .key = key, .key_loc = loc_};
+    for (int dim = 0; dim < rank; ++dim) {
+      rule.children.push_back(dim == split ? YamlNode::scalar(axis_, loc_)
+                                           : YamlNode{.explicit_null = true, .loc = loc_});
+    }
+    rules_.push_back(std::move(rule));
+  }
+  void add_attention(const std::string& path, bool has_bias) {
+    add(path + "/(query|key|value)/kernel", 3, 1);
+    if (has_bias)
+      add(path + "/(query|key|value)/bias", 2, 0);
+    add(path + "/attention_output/kernel", 3, 0);
+  }
+  void add_columns(const std::string& path, bool has_bias) {
+    add(path + "/kernel", 2, 1);
+    if (has_bias)
+      add(path + "/bias", 1, 0);
+  }
+  void add_rows(const std::string& path) { add(path + "/kernel", 2, 0); }
+
+  std::vector<YamlNode> take() { return std::move(rules_); }
+
+ private:
+  std::string axis_;
+  SourceLoc loc_;
+  std::vector<YamlNode> rules_;
+};
+
+void add_layer(const YamlNode& layer, RuleList& rules) {
+  const auto form = object_form(layer, Category::kLayer);
+  const ClassSpec* spec = form ? find_class(Category::kLayer, form->spelled) : nullptr;
+  if (spec == nullptr)
+    return;
+  const auto argument = [&](const char* key) -> const YamlNode* {
+    return form->args == nullptr ? nullptr : form->args->find(key);
+  };
+  const YamlNode* name = argument("name");
+  const std::string path = name != nullptr && name->is_scalar()
+                               ? pattern_of(name->text)
+                               : to_snake_case(spec->name) + "(_\\d+)?";
+  const YamlNode* bias = argument("use_bias");
+  const bool has_bias = bias == nullptr || !bias->is_plain("false");
+  if (is_any(spec->name, {"MultiHeadAttention", "GroupQueryAttention"})) {
+    rules.add_attention(path, has_bias);
+  } else if (is_any(spec->name, {"TransformerEncoder", "TransformerDecoder"})) {
+    const bool is_encoder = spec->name == "TransformerEncoder";
+    const YamlNode* inputs = argument("inputs");
+    rules.add_attention(path + (is_encoder ? "/self_attention_layer" : "/self_attention"), true);
+    if (!is_encoder && inputs != nullptr && inputs->children.size() > 1)
+      rules.add_attention(path + "/cross_attention", true);
+    rules.add_columns(path + "/feedforward_intermediate_dense", true);
+    rules.add_rows(path + "/feedforward_output_dense");
+  } else if (spec->name == "Dense" && name != nullptr) {
+    const std::string last = name->text.substr(name->text.rfind('/') + 1);
+    if (is_any(last, {"feedforward_intermediate_dense", "feedforward_gate_dense", "up", "gate",
+                      "fc1", "up_proj", "gate_proj"}))
+      rules.add_columns(path, has_bias);
+    else if (is_any(last, {"feedforward_output_dense", "down", "fc2", "down_proj"}))
+      rules.add_rows(path);
+  }
+}
+
+const LayoutPreset* find_preset(const YamlNode& named, Diagnostics& diagnostics) {
+  std::vector<std::string> names;
+  for (const LayoutPreset& preset : layout_presets()) {
+    if (preset.name == named.text)
+      return &preset;
+    names.push_back(preset.name);
+  }
+  Diagnostic& d = diagnostics.error(
+      "E113", named.loc,
+      fmt::format("`{}` is no preset of `layout_map`: {}", named.text, join(names, ", ")));
+  suggest(d, named.text, names);
+  return nullptr;
+}
+
+// The last axis of the mesh; empty, after an error, where there is only one.
+std::string model_axis(const YamlNode& distribution, const YamlNode& named,
+                       Diagnostics& diagnostics) {
+  const YamlNode* mesh = distribution.find("device_mesh");
+  const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
+  const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
+  const bool has_names = names != nullptr && names->is_list() && !names->children.empty();
+  const bool has_two = has_names ? names->children.size() > 1
+                                 : shape != nullptr && (shape->children.size() > 1 ||
+                                                        shape->text.find('x') != std::string::npos);
+  if (has_two && !has_names)
+    return "model";  // as a mesh of two axes is named without it
+  if (!has_two) {
+    diagnostics
+        .error(
+            "E113", named.loc,
+            fmt::format("`{}` needs a mesh of two axes, the batch's and the model's", named.text))
+        .help("write `axis_names: [batch, model]`, or `layout_map: fsdp` for one axis");
+    return "";
+  }
+  return names->children.back().text;
+}
+
+std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribution,
+                                  const YamlNode& named, Diagnostics& diagnostics) {
+  const std::string axis = model_axis(distribution, named, diagnostics);
+  const YamlNode* model = root.find("model");
+  const YamlNode* layers = model == nullptr ? nullptr : model->find("layers");
+  if (axis.empty() || layers == nullptr || !layers->is_list())
+    return {};
+  RuleList rules(axis, named.loc);
+  for (const YamlNode& layer : layers->children)
+    add_layer(layer, rules);
+  std::vector<YamlNode> all = rules.take();
+  if (all.empty()) {
+    diagnostics
+        .error("E113", named.loc, fmt::format("`{}` knows no layer of this model", named.text))
+        .help(
+            "it splits attention layers, TransformerEncoder, TransformerDecoder, and Dense layers "
+            "named up, gate, down, or as in Keras Hub; `meshtrain suggest` finds other rules");
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<LayoutPreset>& layout_presets() {
+  static const std::vector<LayoutPreset> kPresets = {
+      {"megatron", "splits attention by heads and feed-forward layers over the last axis", true},
+      {"fsdp", "zero: 3, without rules", false, true},
+      {"megatron_fsdp", "both", true, true},
+  };
+  return kPresets;
+}
+
+void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
+  YamlNode* distribution = root.find("distribution");
+  YamlNode* map = distribution == nullptr ? nullptr : distribution->find("layout_map");
+  YamlNode* found = map == nullptr ? nullptr : map->is_scalar() ? map : map->find("preset");
+  if (found == nullptr || !found->is_scalar())
+    return;
+  const YamlNode named = *found;
+  const LayoutPreset* preset = find_preset(named, diagnostics);
+  std::vector<YamlNode> own;
+  for (YamlNode& child : map->children) {
+    if (child.key != "preset")
+      own.push_back(std::move(child));
+  }
+  if (preset != nullptr && preset->splits_layers) {
+    for (YamlNode& rule : split_rules(root, *distribution, named, diagnostics)) {
+      const bool is_own = std::any_of(own.begin(), own.end(),
+                                      [&](const YamlNode& other) { return other.key == rule.key; });
+      if (!is_own)
+        own.push_back(std::move(rule));
+    }
+  }
+  if (own.empty()) {
+    distribution->erase("layout_map");
+  } else {
+    map->kind = YamlNode::Kind::kMap;
+    map->text.clear();
+    map->children = std::move(own);
+  }
+  if (preset != nullptr && preset->shards_weights && distribution->find("zero") == nullptr) {
+    YamlNode& zero = distribution->at_or_add("zero", named.loc);
+    zero.kind = YamlNode::Kind::kScalar;
+    zero.text = "3";
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,27 @@
+// `layout_map: megatron` and the like: names of layouts that become rules for the layers of the
+// model, so that `config show` has the rules.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/yaml.h"
+
+namespace meshtrain {
+
+struct LayoutPreset {
+  std::string name, help;
+  bool splits_layers = false;   // attention by heads, feed-forward layers by columns, then by rows
+  bool shards_weights = false;  // zero: 3
+};
+const std::vector<LayoutPreset>& layout_presets();
+
+// Replaces a preset, alone or as `preset` beside own rules, which come before its rules of the same
+// key. Call it when blocks are layers and expressions are values. The model axis is the mesh's last
+// one. E113: an unknown preset, a mesh of one axis, or a model without layers that it knows: the
+// attention layers, TransformerEncoder and TransformerDecoder, and Dense layers that are named as
+// in Keras Hub (feedforward_intermediate_dense) or up, gate, down, fc1, fc2. Source: Shoeybi et
+// al., arXiv:1909.08053, section 3.
+void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics);
+
+}  // namespace meshtrain
