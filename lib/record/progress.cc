@@ -119,10 +119,10 @@ void Progbar::finish(int64_t current, const Logs& logs) {
     draw(target_, now, true);
   } else if (verbose_ == 2 && target_ > 0) {
     // A run that was resumed behind the last step of an epoch, or behind its present limit.
-    const std::string times =
-        done_ >= target_ ? "no step left"
-                         : fmt::format("{:.0f}s - {}", now - start_,
-                                       progress_step_time(seconds_per_step(target_, now)));
+    const std::string times = done_ >= target_
+                                  ? "no step left"
+                                  : fmt::format("{:.0f}s - {}", now - start_,
+                                                progress_step_time(seconds_per_step(target_, now)));
     write_(fmt::format("{} - {}{}\n", progress_count(target_, target_), times,
                        metrics_text(values_, false)));
   }
