@@ -83,9 +83,13 @@ class Estimator {
       return work;
     }
     work.is_product = step.op->is_product;
-    work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype,
-                                              input_.allow_tf32 && !hardware_.is_virtual)
-                                : MatmulType::kFloat32;
+    // Older devices have no TF32: its rate is that of float32 there.
+    const auto peak = [&](MatmulType type) { return hardware_.peak[static_cast<size_t>(type)]; };
+    const bool has_tf32 = peak(MatmulType::kTf32) != peak(MatmulType::kFloat32);
+    work.type = work.is_product
+                    ? matmul_type(buffer(step.inputs[0]).dtype,
+                                  input_.allow_tf32 && has_tf32 && !hardware_.is_virtual)
+                    : MatmulType::kFloat32;
     return work;
   }
 

@@ -3,7 +3,7 @@
 //
 //   2026-01-05T14:03:22.123Z start meshtrain 0.1.0 mlp.yaml, mesh data=2 model=4
 //   2026-01-05T14:03:25.871Z epoch 1 accuracy 0.8912 loss 0.3921
-//   2026-01-05T14:03:25.880Z saved step 469 (1.2 MiB, 0.01 s, 0.000 s blocked)
+//   2026-01-05T14:03:25.880Z saved step 469, the end of epoch 1 (1.2 MiB, 0.01 s, 0.000 s blocked)
 //   2026-01-05T14:03:31.007Z end exit code 0
 #pragma once
 
@@ -22,7 +22,7 @@ class RunLog : public Hook {
   RunLog(std::string path, LineLog::OnTrouble on_trouble);
 
   void start(const RunInfo& info);
-  void saved(std::string_view text);  // "saved step 469 (...)"
+  void saved(std::string_view text);  // "saved step 469, ..."
   void end(int exit_code, std::string_view message = {});
   // Why training ended before its last epoch; "" when it did not.
   const std::string& stopped() const { return stopped_; }

@@ -226,7 +226,11 @@ void Checkpointer::end_save(const FinishedSave& save) {
     return options_.warn(text + "; training continues");
   }
   coordinator_.set_last_checkpoint(step);
-  options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,
+  // The save may end within the next epoch.
+  const TrainPosition& at = save.notes.state.position;
+  const std::string epoch = at.batch == 0 ? fmt::format("the end of epoch {}", at.epoch)
+                                          : fmt::format("in epoch {}", at.epoch + 1);
+  options_.inform(fmt::format("saved step {}, {} ({}, {:.2f} s, {:.3f} s blocked)", step, epoch,
                               format_bytes(result.num_bytes), result.seconds,
                               save.blocked_seconds));
   checkpoints_.update(policy_, step);

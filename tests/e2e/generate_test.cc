@@ -69,9 +69,18 @@ TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") 
   const Result alone =
       trained.generate({"-p", "one two", "--sampler", "random", "--max-length", "30", "-q"});
   CHECK(contains(one.out, "---\n" + alone.out + "---\n"));
-  std::vector<std::string> other_seed = words;
-  other_seed.insert(other_seed.end(), {"--seed", "4"});
-  CHECK(trained.generate(other_seed).out != one.out);
+  std::vector<std::string> one_by_one = words;  // and not on how many are computed at once
+  REQUIRE(one_by_one[6] == "--rows");
+  one_by_one[7] = "1";
+  CHECK(trained.generate(one_by_one).out == one.out);
+  const auto hot = [&](const char* seed) {  // ids that are all but equally likely
+    return trained
+        .generate({"-p", "one two", "--sampler", "random", "--temperature", "20", "--max-length",
+                   "60", "--seed", seed, "-q"})
+        .out;
+  };
+  CHECK(hot("3") == hot("3"));
+  CHECK(hot("3") != hot("4"));
 
   const Result stopped = trained.generate({"-p", "one t", "--sampler", "greedy", "--stop", "\n",
                                            "--format", "jsonl", "-o", "texts.jsonl"});

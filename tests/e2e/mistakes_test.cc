@@ -362,6 +362,19 @@ TEST_CASE("a layout with fewer entries than dimensions is noted") {
   CHECK(!contains(warnings, "`dense/bias`"));
 }
 
+TEST_CASE("-v says of each save which epoch it belongs to, whenever the save ends") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(30, [](int i) { return i % 3; }));
+  folder.write("c.yaml", kClasses);
+  const Result result = meshtrain({"train", "c.yaml", "-v", "fit.epochs=2"}, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  CHECK_MESSAGE(contains(result.err, "saved step 8, the end of epoch 2 ("), result.err);
+  const Result inner = meshtrain({"train", "c.yaml", "-v", "fit.epochs=1",
+                                  "checkpoint.every=3 steps", "checkpoint.async=false"},
+                                 folder.path());
+  CHECK_MESSAGE(contains(inner.err, "saved step 3, in epoch 1 ("), inner.err);
+}
+
 TEST_CASE("a missing Flatten is one error, though metrics compare the same shapes") {
   TemporaryFolder folder;
   folder.write("c.yaml", R"(

@@ -1,0 +1,167 @@
+#include "record/continuations.h"
+
+#include <algorithm>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/utf8.h"
+
+namespace meshtrain {
+namespace {
+
+// The end of the whole characters of `text`: bytes behind it may still become another one.
+size_t end_of_characters(std::string_view text) {
+  size_t at = text.size() > 3 ? text.size() - 3 : 0;
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
+    ++at;
+  while (at < text.size()) {
+    const size_t length = utf8_length(text, at);
+    if (length == 0)
+      break;
+    at += length;
+  }
+  const bool is_start = at < text.size() && static_cast<unsigned char>(text[at]) >= 0xC0;
+  return is_start ? at : text.size();
+}
+
+// The text of ids up to the first of `stops`.
+std::string text_before_stop(TextCodec& codec, std::span<const int32_t> ids,
+                             const std::vector<std::string>& stops) {
+  std::string text = codec.decode(ids);
+  for (const std::string& stop : stops)
+    text.resize(std::min(text.size(), text.find(stop)));
+  return text;
+}
+
+// Ids behind a prompt.
+int64_t most_ids(const ContinueOptions& options, size_t prompt) {
+  if (options.length > 0)
+    return std::max<int64_t>(options.length - static_cast<int64_t>(prompt), 0);
+  return options.new_ids > 0 ? options.new_ids : kNewIds;
+}
+
+}  // namespace
+
+std::string prompt_name(std::string_view prompt) {
+  return fmt::format("the prompt `{}{}`", printable(prompt), prompt.size() > 40 ? "..." : "");
+}
+
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids) {
+  TextPrompts out;
+  out.texts = std::move(texts);
+  for (size_t i = 0; i < out.texts.size(); ++i) {
+    const std::string name = fmt::format("prompt {}", i + 1);
+    if (out.texts[i].empty())
+      throw ConfigError("E140", {}, name + " is empty")
+          .help("the model continues at least one character or token");
+    out.ids.push_back(codec.encode(out.texts[i], name));
+    if (out.ids.back().empty())
+      throw ConfigError("E140", {}, fmt::format("{} has no token", prompt_name(out.texts[i])))
+          .help("the tokenizer leaves all of it out");
+    const int32_t largest = *std::max_element(out.ids.back().begin(), out.ids.back().end());
+    if (largest >= num_ids)
+      throw ConfigError("E314", {},
+                        fmt::format("{} has the id {}, the model {} ids", prompt_name(out.texts[i]),
+                                    largest, num_ids))
+          .help("use the tokenizer that the model was trained with");
+  }
+  return out;
+}
+
+std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,
+                               bool is_json) {
+  std::string out;
+  for (const Continuation& one : all) {
+    const std::string& prompt = prompts.texts[one.prompt];
+    if (!is_json) {
+      out += (&one == all.data() ? "" : "---\n") + prompt + one.text + "\n";
+      continue;
+    }
+    const nlohmann::ordered_json line = {{"prompt", prompt},
+                                         {"sample", one.sample},
+                                         {"text", one.text},
+                                         {"ids", one.num_ids},
+                                         {"ended", one.has_stopped ? "stop" : "length"}};
+    out += json_text(line, -1, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  return out;
+}
+
+LiveText::LiveText(TextCodec& codec, const std::vector<std::string>& stops,
+                   std::function<void(std::string_view)> write)
+    : codec_(codec), write_(std::move(write)) {
+  for (const std::string& stop : stops)
+    held_ = std::max(held_, stop.size() - 1);
+}
+
+void LiveText::add(int32_t id) {
+  ids_.push_back(id);
+  const std::string text = codec_.decode(ids_);
+  show(text, std::min(end_of_characters(text), text.size() - std::min(held_, text.size())));
+}
+
+void LiveText::show(const std::string& text, size_t end) {
+  if (end > shown_) {
+    write_(std::string_view(text).substr(shown_, end - shown_));
+    shown_ = end;
+  }
+}
+
+ContinuedTexts::ContinuedTexts(const ContinueOptions& options, const TextPrompts& prompts,
+                               TextCodec& codec, GenerationRequest request)
+    : options_(options),
+      codec_(codec),
+      request_(std::move(request)),
+      is_beam_(request_.sampler.kind == Sampler::Kind::kBeam) {
+  for (size_t prompt = 0; prompt < prompts.ids.size(); ++prompt) {
+    for (int64_t sample = 0; sample < options.samples; ++sample) {
+      const std::vector<int32_t>& ids = prompts.ids[prompt];
+      rows_.push_back({ids, sample, most_ids(options, ids.size())});
+      all_.push_back({prompt, sample, "", 0, false});
+    }
+  }
+  if (!options.stops.empty()) {
+    request_.is_complete = [this](std::span<const int32_t> ids) {
+      const std::string text = codec_.decode(ids);
+      return std::any_of(
+          options_.stops.begin(), options_.stops.end(),
+          [&](const std::string& stop) { return text.find(stop) != std::string::npos; });
+    };
+  }
+}
+
+int64_t ContinuedTexts::rows_at_once() const {
+  return is_beam_ ? request_.sampler.count
+                  : std::min<int64_t>(options_.rows, static_cast<int64_t>(rows_.size()));
+}
+
+int64_t ContinuedTexts::longest() const {
+  int64_t most = 0;
+  for (const GenerationRow& row : rows_)
+    most = std::max(most, static_cast<int64_t>(row.prompt.size()) + row.most_ids);
+  return most;
+}
+
+std::vector<Continuation> ContinuedTexts::run(Generation& generation, LiveText* live) {
+  const auto at_once = static_cast<size_t>(rows_at_once());
+  for (size_t first = 0; first < rows_.size(); first += is_beam_ ? 1 : at_once) {
+    request_.on_id = nullptr;
+    if (live != nullptr && first == 0)
+      request_.on_id = [live](int32_t id) { live->add(id); };
+    std::vector<GenerationRow> group;
+    for (size_t i = 0; i < at_once; ++i)  // the last group repeats its last row
+      group.push_back(rows_[is_beam_ ? first : std::min(first + i, rows_.size() - 1)]);
+    const std::vector<Generated> made = generation.run(group, request_);
+    const size_t count = is_beam_ ? 1 : std::min(at_once, rows_.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      Continuation& one = all_[first + i];
+      one.text = text_before_stop(codec_, made[i].ids, options_.stops);
+      one.num_ids = made[i].ids.size();
+      one.has_stopped = made[i].has_stopped;
+    }
+  }
+  return all_;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,84 @@
+// Texts that a model continues: prompts as rows of a Generation, a text as it comes, and all texts
+// as output.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/text_codec.h"
+#include "engine/generation.h"
+
+namespace meshtrain {
+
+struct TextPrompts {
+  std::vector<std::string> texts;
+  std::vector<std::vector<int32_t>> ids;  // of each, not empty
+};
+// Throws ConfigError: E140 for an empty text, E314 for what has no id, or one from `num_ids` on.
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids);
+// The start of a prompt for messages: "the prompt `Once upon a`".
+std::string prompt_name(std::string_view prompt);
+
+struct Continuation {
+  size_t prompt = 0;
+  int64_t sample = 0;
+  std::string text;  // behind the prompt, up to a stop
+  size_t num_ids = 0;
+  bool has_stopped = false;
+};
+// Texts with a line of --- between them, or a JSON object a line.
+std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,
+                               bool is_json);
+
+// Shows what the newest ids add to a text, but for bytes of a character that is not whole, and for
+// what may become one of `stops`.
+class LiveText {
+ public:
+  LiveText(TextCodec& codec, const std::vector<std::string>& stops,
+           std::function<void(std::string_view)> write);
+  void add(int32_t id);
+  void finish(const std::string& text) { show(text, text.size()); }
+
+ private:
+  void show(const std::string& text, size_t end);
+
+  TextCodec& codec_;
+  std::function<void(std::string_view)> write_;
+  std::vector<int32_t> ids_;
+  size_t held_ = 0, shown_ = 0;  // bytes
+};
+
+inline constexpr int64_t kNewIds = 200;  // behind a prompt, unless options say otherwise
+
+struct ContinueOptions {
+  int64_t samples = 1;  // of each prompt
+  int64_t rows = 8;     // at once
+  int64_t new_ids = 0;  // behind a prompt; 0: kNewIds
+  int64_t length = 0;   // of prompt and text; 0: new_ids counts
+  std::vector<std::string> stops;
+};
+
+// All prompts and samples, as many rows at a time as the engine has.
+class ContinuedTexts {
+ public:
+  // `request` is without what stops a text by its characters. All must outlive this.
+  ContinuedTexts(const ContinueOptions& options, const TextPrompts& prompts, TextCodec& codec,
+                 GenerationRequest request);
+
+  int64_t rows_at_once() const;
+  int64_t longest() const;  // ids of a prompt and its text
+  // `live`, where given, shows the first text.
+  std::vector<Continuation> run(Generation& generation, LiveText* live);
+
+ private:
+  const ContinueOptions& options_;
+  TextCodec& codec_;
+  GenerationRequest request_;
+  std::vector<GenerationRow> rows_;
+  std::vector<Continuation> all_;
+  bool is_beam_;
+};
+
+}  // namespace meshtrain
