@@ -110,7 +110,7 @@ const Family kFamilies[] = {
      {"SparseCategoricalCrossentropy", "SparseCategoricalCrossentropy: {ignore_class: 2}",
       "CategoricalGeneralizedCrossEntropy", "Circle: {gamma: 4.0}"},
      {"SparseCategoricalAccuracy", "SparseTopKCategoricalAccuracy: {k: 2}",
-      "SparseCategoricalCrossentropy",
+      "SparseCategoricalCrossentropy", "Perplexity: {mask_token_id: 2}",
       "IoU: {num_classes: 4, target_class_ids: [1], "
       "sparse_y_pred: false}",
       "MeanIoU: {num_classes: 4, sparse_y_pred: false}"}},

@@ -141,8 +141,10 @@ size_t num_collectives(const Config& config) {
 TEST_CASE("remat: the same bits on every mesh, with less memory") {
   for (const RematModel* model : {&kGptBlocks, &kConvBlocks}) {
     for (const char* dtype : {"float32", "float64"}) {
-      for (const char* mesh : {"[1, 1]", "[2, 2]", "[4, 1]"}) {
+      for (const char* mesh : {"[1, 1]", "[2, 2]"}) {
         for (const int zero : {0, 3}) {
+          if (zero == 3 && mesh[1] == '1')
+            continue;  // nothing to split
           const std::string more = fmt::format(
               "dtype_policy: {}\ndistribution: {{zero: {}, device_mesh: "
               "{{shape: {}, axis_names: [batch, model]}}}}\n",
