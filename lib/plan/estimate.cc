@@ -84,8 +84,8 @@ class Estimator {
     }
     work.is_product = step.op->is_product;
     // Older devices have no TF32: its rate is that of float32 there.
-    const auto peak = [&](MatmulType type) { return hardware_.peak[static_cast<size_t>(type)]; };
-    const bool has_tf32 = peak(MatmulType::kTf32) != peak(MatmulType::kFloat32);
+    const auto rate = [&](MatmulType type) { return hardware_.matmul[static_cast<size_t>(type)]; };
+    const bool has_tf32 = rate(MatmulType::kTf32) != rate(MatmulType::kFloat32);
     work.type = work.is_product
                     ? matmul_type(buffer(step.inputs[0]).dtype,
                                   input_.allow_tf32 && has_tf32 && !hardware_.is_virtual)
