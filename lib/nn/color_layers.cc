@@ -255,9 +255,12 @@ class AutoContrast : public ColorLayer {
     const ValueId low = b.reduce_min(bytes, {1, 2}, true);
     const ValueId width = b.sub(b.reduce_max(bytes, {1, 2}, true), low);
     const ValueId is_flat = b.binary("eq", width, b.constant(0, b.dtype(x)));
-    const ValueId scale =
-        b.div(b.constant(255, b.dtype(x)), b.select(is_flat, b.constant(1, b.dtype(x)), width));
-    const ValueId result = b.clamp(b.add(b.mul(bytes, scale), b.neg(b.mul(low, scale))), 0, 255);
+    // The share of the width lies in [0, 1] by itself. Keras' product and sum need a clamp, whose
+    // derivative at the smallest and the largest value would follow from roundings, so from the
+    // mesh.
+    const ValueId share =
+        b.div(b.sub(bytes, low), b.select(is_flat, b.constant(1, b.dtype(x)), width));
+    const ValueId result = b.mul(share, b.constant(255, b.dtype(x)));
     return b.select(is_flat, x, to_range(b, result, kBytes, value_range()));
   }
 };
