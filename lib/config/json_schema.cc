@@ -271,16 +271,34 @@ Json category_schema(Category category, Json& definitions) {
   return any_of(std::move(options));
 }
 
+// Changes `path: value`, as `override` and `profiles` have them; each path begins with a key of the
+// top level.
+Json changes_schema() {
+  std::vector<std::string> keys;
+  for (const Spec& spec : root_section().fields) {
+    keys.push_back(spec.name);
+  }
+  const Json path = {{"pattern", "^(" + join(keys, "|") + ")([.\\[]|$)"}};
+  return Json{{"type", "object"}, {"propertyNames", path}};
+}
+
+Json described(Json schema, const char* help) {
+  schema["description"] = help;
+  return schema;
+}
+
 }  // namespace
 
 std::string json_schema() {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", "meshtrain configuration"}};
   schema.update(section_schema(root_section()));
-  Json paths = {{"type", "object"}};
-  schema["properties"]["extends"] = any_of({any_text(), list_of(any_text())});
-  schema["properties"]["override"] = paths;
-  schema["properties"]["profiles"] = map_of(paths);
+  schema["properties"]["extends"] = described(any_of({any_text(), list_of(any_text())}),
+                                              "config files that this one changes, in order");
+  schema["properties"]["override"] = described(
+      changes_schema(), "path -> value, over what is extended: `fit.epochs: 5`; null removes");
+  schema["properties"]["profiles"] =
+      described(map_of(changes_schema()), "name -> changes that `--profile NAME` makes");
   for (int i = 0; i < kNumCategories; ++i) {
     const auto category = static_cast<Category>(i);
     Json definitions = Json::object();

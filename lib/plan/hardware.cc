@@ -100,9 +100,10 @@ std::vector<Hardware> make_table() {
   // NVIDIA's data sheets: A100 80GB SXM with HDR InfiniBand (DGX A100), H100 SXM, H200 SXM, HGX
   // B200 (one eighth of the board). In-switch all_reduce: 480 GB/s measured on H100 and H200
   // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links. V100 SXM2, T4, L4,
-  // L40S and RTX 4090 (products in float16 summed in float32) are as others publish them, not
-  // compared with NVIDIA's sheets. Of A10G memory and its rate are published; its product rates are
-  // unconfirmed. float64 of cards is 1/32 (T4) or 1/64 of float32.
+  // L40S and RTX 4090 (products in float16 summed in float32) are as NVIDIA's sheets are quoted by
+  // sellers of the cards; half of a rate that a sheet gives for sparse factors. Of A10G memory and
+  // its rate are published; its product rates are unconfirmed. float64 of cards is 1/32 (T4) or
+  // 1/64 of float32.
   //                       memory  rate  fp64  fp32  tf32  bf16  fp16  link  card  switch
   constexpr DataSheet kSheets[] = {
       {"A100", 80, 2039, {19.5, 19.5, 156, 312, 312}, 300, 25, 0},

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <regex>
 #include <sstream>
 
 #include "base/json.h"
@@ -156,6 +157,17 @@ TEST_CASE("json_schema: names every section and class") {
     REQUIRE(words.size() == 2);
     CHECK(words[0]["enum"].size() > 5);
     CHECK(words[1].contains("pattern"));
+  }
+  // Changes are paths that begin with a key of the top level.
+  const auto& profiles = schema["properties"]["profiles"]["additionalProperties"];
+  const std::regex path(
+      schema["properties"]["override"]["propertyNames"]["pattern"].get<std::string>());
+  CHECK(profiles["propertyNames"] == schema["properties"]["override"]["propertyNames"]);
+  for (const char* known : {"fit", "fit.epochs", "callbacks[0].patience", "vars.width"}) {
+    CHECK(std::regex_search(known, path));
+  }
+  for (const char* unknown : {"fitt.epochs", "epochs", "fits", ""}) {
+    CHECK_FALSE(std::regex_search(unknown, path));
   }
   const std::string layers = json_text(schema["$defs"]["layer"]);
   for (const std::string& name : class_names(Category::kLayer)) {
