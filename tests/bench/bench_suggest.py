@@ -3,7 +3,7 @@
 
   bench_suggest.py MESHTRAIN
 
-A dense network and a convolutional one on eight virtual devices. Times are the least of some rounds, in which all
+A dense network, a convolutional one and a small transformer on eight virtual devices. Times are the least of some rounds, in which all
 candidates take turns; more rounds follow while other work on the machine hides the order.
 """
 import json
@@ -45,12 +45,31 @@ CONVOLUTION = HEAD + """
     - Dense: {name: d1, units: 64, activation: relu}
     - Dense: {name: d2, units: 10}
 """
-# Rules of a user, which the meshes are run with.
-RULES = """
+TRANSFORMER = """
+name: chosen
+seed: 7
+data: {train: {source: text, path: text.txt, sequence_length: 32, stride: 32}}
+compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 64, epochs: 3}
+evaluate: {"on": none}
+checkpoint: {every: never}
+model:
+  layers:
+    - Input: {shape: [32], dtype: int32}
+    - TokenAndPositionEmbedding: {vocabulary_size: =vocabulary_size(), sequence_length: 32, embedding_dim: 64}
+    - Repeat: {times: 2, block: TransformerDecoder, with: {intermediate_dim: 256, num_heads: 8}}
+    - Dense: {name: d1, units: =vocabulary_size()}
+"""
+TEXT = "".join(chr(97 + (i * i // 7 + i) % 23) + " " * (i % 5 == 0) for i in range(20000))
+
+
+def rules_of(pattern):
+    """Rules of a user, which the meshes are run with."""
+    return f"""
 distribution:
   type: ModelParallel
-  device_mesh: {shape: [8, 1], axis_names: [data, model], devices: "cpu:8"}
-  layout_map: {d1/kernel: [null, model]}
+  device_mesh: {{shape: [8, 1], axis_names: [data, model], devices: "cpu:8"}}
+  layout_map: {{{pattern}}}
 """
 
 
@@ -68,9 +87,9 @@ class Suggest(unittest.TestCase):
     def time_of(self, *args):
         return json.loads(self.run_program("train", *args, "-q", "--log-format", "json"))["ms_per_step"]
 
-    def check(self, config):
+    def check(self, config, rules="d1/kernel: [null, model]"):
         (self.folder / "model.yaml").write_text(config)
-        (self.folder / "rules.yaml").write_text(config + RULES)
+        (self.folder / "rules.yaml").write_text(config + rules_of(rules))
         text = self.run_program("suggest", "model.yaml", "--devices", "cpu:8")
         (self.folder / "chosen.yaml").write_text(config + text)
         candidates = {mesh: ("rules.yaml", "--mesh", mesh) for mesh in MESHES} | {"suggested": ("chosen.yaml",)}
@@ -89,6 +108,10 @@ class Suggest(unittest.TestCase):
 
     def test_convolution(self):
         self.check(CONVOLUTION)
+
+    def test_transformer(self):
+        (self.folder / "text.txt").write_text(TEXT)
+        self.check(TRANSFORMER, "preset: megatron")
 
 
 if __name__ == "__main__":
