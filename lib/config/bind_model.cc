@@ -155,7 +155,7 @@ class ModelBinder {
   // The layer of that name before layer `i`; reports why there is none.
   const LayerConfig* earlier(size_t i, const std::string& name, const SourceLoc& loc,
                              const char* what) {
-    const auto found = places_.find(name);
+    const auto found = find(name);
     if (found != places_.end() && found->second < i) {
       return &out_.layers[found->second];
     }
@@ -174,10 +174,33 @@ class ModelBinder {
     return nullptr;
   }
 
+  // The layer of that name, or that which has an output of that name: "encoder.state_h".
+  std::unordered_map<std::string, size_t>::const_iterator find(const std::string& name) const {
+    const auto whole = places_.find(name);
+    if (whole != places_.end()) {
+      return whole;
+    }
+    const auto [layer, output] = split_output(name);
+    const auto found = output.empty() ? places_.end() : places_.find(layer);
+    if (found == places_.end()) {
+      return found;
+    }
+    const LayerConfig* source = &out_.layers[found->second];
+    if (source->object.class_name == "Call") {
+      const auto shared = places_.find(source->shared_layer.value);
+      source = shared == places_.end() ? source : &out_.layers[shared->second];
+    }
+    const std::vector<std::string> known = further_outputs(source->object);
+    return std::find(known.begin(), known.end(), output) == known.end() ? places_.end() : found;
+  }
+
   void unknown(const SourceLoc& loc, std::string message, const std::string& name, size_t end) {
     std::vector<std::string> names;
     for (size_t i = 0; i < end; ++i) {
       names.push_back(out_.layers[i].name.value);
+      for (const std::string& output : further_outputs(out_.layers[i].object)) {
+        names.push_back(out_.layers[i].name.value + "." + output);
+      }
     }
     Diagnostic& d = diagnostics_.error("E121", loc, std::move(message));
     suggest(d, name, names);
@@ -194,8 +217,8 @@ class ModelBinder {
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
     const ClassSpec* spec = find_class(Category::kLayer, class_name);
     // Layers with roles check their inputs themselves, and recurrent ones their states.
-    const bool is_known =
-        spec != nullptr && !spec->has_roles && !is_any({"SimpleRNN", "LSTM", "GRU"});
+    const bool is_known = spec != nullptr && !spec->has_roles &&
+                          !is_any({"SimpleRNN", "LSTM", "GRU", "Bidirectional"});
     if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
       diagnostics_
           .error("E121", layer.object.loc,
@@ -220,7 +243,7 @@ class ModelBinder {
     if (layer.string().empty()) {
       return;  // could not be read
     }
-    if (places_.find(layer.string()) == places_.end()) {
+    if (find(layer.string()) == places_.end()) {
       unknown(layer.loc, fmt::format("output `{}` is no layer", layer.string()), layer.string(),
               out_.layers.size());
       return;
@@ -235,7 +258,7 @@ class ModelBinder {
     }
     std::vector<bool> used(out_.layers.size(), false);
     for (const auto& [name, layer] : out_.outputs) {
-      used[places_.at(layer.value)] = true;
+      used[find(layer.value)->second] = true;
     }
     for (size_t i = out_.layers.size(); i-- > 0;) {
       const LayerConfig& layer = out_.layers[i];
@@ -247,7 +270,7 @@ class ModelBinder {
         continue;
       }
       for (const Located<std::string>& input : layer.inputs) {
-        used[places_.at(input.value)] = true;
+        used[find(input.value)->second] = true;
       }
     }
   }

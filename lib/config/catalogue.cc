@@ -71,7 +71,7 @@ const CategoryEntry& entry_of(Category category) {
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
     "RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
-    "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D "
+    "ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
     "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "

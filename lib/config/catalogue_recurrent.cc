@@ -20,8 +20,12 @@ Args recurrent_args(Args own_activations, Args own_flags) {
   args.insert(args.end(), own_flags.begin(), own_flags.end());
   args.push_back(boolean("return_sequences", "false", "the states of all steps, not the last one"));
   args.push_back(boolean("go_backwards", "false", "from the last step to the first"));
-  args.push_back(boolean("return_state", "false", "states as further outputs: must be false"));
+  args.push_back(
+      boolean("return_state", "false",
+              "states as further outputs: `inputs: [x, NAME.state_h]`, of LSTM also NAME.state_c"));
   args.push_back(boolean("stateful", "false", "states that outlast a batch: must be false"));
+  args.push_back(boolean("zero_output_for_mask", "false",
+                         "zeros at steps that a mask leaves out, not the state before them"));
   args.push_back(boolean("unroll", "false", "accepted; time is one operation anyway"));
   return args;
 }
@@ -52,6 +56,19 @@ std::vector<ClassSpec> recurrent_layer_classes() {
                       {activation_arg("tanh"), gate_activation()},
                       {boolean("reset_after", "true", "whether the reset gate follows the product"),
                        use_cudnn()})),
+      layer_class("Bidirectional", "a recurrent layer in both directions",
+                  {object("layer", ValueKind::kObject, Category::kLayer, "",
+                          "the SimpleRNN, LSTM or GRU of the first direction")
+                       .required(),
+                   choice("merge_mode", {"concat", "sum", "mul", "ave"}, "concat",
+                          "what becomes of the two outputs; null: NAME and NAME.backward")
+                       .nullable(),
+                   object("backward_layer", ValueKind::kObject, Category::kLayer, "null",
+                          "that of the other direction; when null like `layer`, backwards")}),
+      layer_class("TimeDistributed", "a layer for each step alone",
+                  {object("layer", ValueKind::kObject, Category::kLayer, "",
+                          "the layer, which takes a step without the dimension of steps")
+                       .required()}),
   };
 }
 

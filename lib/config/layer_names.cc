@@ -39,4 +39,39 @@ std::vector<std::string> entry_names(const YamlNode& list, Category category) {
   return names;
 }
 
+std::vector<std::string> further_outputs(const ConfigObject& layer) {
+  const auto states_of = [](const ConfigObject& recurrent, const std::string& prefix) {
+    std::vector<std::string> out;
+    const auto given = recurrent.args.find("return_state");
+    if (given != recurrent.args.end() && given->second.is_bool() && given->second.boolean()) {
+      out.push_back(prefix + "_h");
+      if (recurrent.class_name == "LSTM") {
+        out.push_back(prefix + "_c");
+      }
+    }
+    return out;
+  };
+  if (layer.class_name != "Bidirectional") {
+    return states_of(layer, "state");
+  }
+  std::vector<std::string> out;
+  const auto inner = layer.args.find("layer"), mode = layer.args.find("merge_mode");
+  if (mode != layer.args.end() && mode->second.is_null()) {
+    out.emplace_back("backward");
+  }
+  if (inner != layer.args.end() && inner->second.is_object()) {
+    for (const char* prefix : {"forward", "backward"}) {
+      const std::vector<std::string> states = states_of(inner->second.object(), prefix);
+      out.insert(out.end(), states.begin(), states.end());
+    }
+  }
+  return out;
+}
+
+std::pair<std::string, std::string> split_output(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::pair{name, std::string()}
+                                  : std::pair{name.substr(0, dot), name.substr(dot + 1)};
+}
+
 }  // namespace meshtrain

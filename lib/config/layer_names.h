@@ -4,9 +4,11 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/catalogue.h"
+#include "config/object.h"
 #include "config/yaml.h"
 
 namespace meshtrain {
@@ -23,5 +25,13 @@ class NameCounter {
 // The names of a list of objects as they stand in the tree: layers by name, given or automatic;
 // other objects by class as written. "" where there is none.
 std::vector<std::string> entry_names(const YamlNode& list, Category category);
+
+// What a layer gives beside its output, by the names that follow the layer's: "state_h" of
+// `encoder.state_h`. States of a recurrent layer with `return_state`, in Keras' order; of a
+// Bidirectional without a `merge_mode` its second direction first.
+std::vector<std::string> further_outputs(const ConfigObject& layer);
+
+// "encoder.state_h" -> "encoder" and "state_h"; the whole name and "" where there is no dot.
+std::pair<std::string, std::string> split_output(const std::string& name);
 
 }  // namespace meshtrain

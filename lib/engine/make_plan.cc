@@ -282,7 +282,8 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
     const LayoutRule* rule = setup.layouts().pin_rules.at(key);
     Shape shape;
     for (const Model::Call& call : setup.model().calls()) {
-      if (!call.is_input && setup.model().layers()[call.layer]->name + "/output" == key) {
+      if (!call.is_input && call.result_of == kNone &&
+          setup.model().layers()[call.layer]->name + "/output" == key) {
         shape = call.output_shape;
       }
     }

@@ -58,17 +58,19 @@ int64_t count_params(const Layer& layer) {
   return count;
 }
 
-// What Keras says of the inputs of call `index`: "d1[0][0]", with the number of the call of that
-// layer.
+// What Keras says of the inputs of call `index`: "d1[0][0]", with the numbers of the call of that
+// layer and of its output.
 Table::Lines connections(const Model& model, const Model::Call& call) {
   Table::Lines lines;
   for (const int input : call.inputs) {
     const Model::Call& from = model.calls()[static_cast<size_t>(input)];
-    const auto earlier =
-        std::count_if(model.calls().begin(), model.calls().begin() + input,
-                      [&](const auto& c) { return !from.is_input && c.layer == from.layer; });
+    const auto earlier = std::count_if(
+        model.calls().begin(), model.calls().begin() + model.computing(input), [&](const auto& c) {
+          return !from.is_input && c.layer == from.layer && c.result_of == kNone;
+        });
     const std::string& name = from.is_input ? from.name : model.layers()[from.layer]->name;
-    lines.push_back(fmt::format("{}[{}][0]", name, earlier));
+    lines.push_back(
+        fmt::format("{}[{}][{}]", name, earlier, from.result_of == kNone ? 0 : 1 + from.result));
   }
   return lines;
 }

@@ -272,6 +272,9 @@ void Setup::resolve(Diagnostics& diagnostics) {
         {weight->path, weight->shape, static_cast<int64_t>(dtype_size(weight->dtype))});
   }
   for (const Model::Call& call : model_->calls()) {
+    if (call.result_of != kNone) {
+      continue;  // sharded as the ops around it want
+    }
     const std::string& name = call.is_input ? call.name : model_->layers()[call.layer]->name;
     layer_paths.push_back(name);
     if (!call.is_input) {  // inputs are sharded as the batch

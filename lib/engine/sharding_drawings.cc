@@ -35,7 +35,7 @@ std::vector<Drawn> drawable(const Setup& setup) {
     }
   }
   for (const Model::Call& call : setup.model().calls()) {
-    if (call.is_input) {
+    if (call.is_input || call.result_of != kNone) {
       continue;
     }
     const std::string key = setup.model().layers()[call.layer]->name + "/output";

@@ -26,7 +26,8 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                normalization_layers, noise_layers,
                                augmentation_layers,  color_layers,
                                filter_layers,        warp_layers,
-                               transformer_layers,   recurrent_layers}) {
+                               transformer_layers,   recurrent_layers,
+                               wrapper_layers}) {
       for (const LayerEntry& entry : family()) {
         MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);

@@ -36,9 +36,10 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "Attention",
                                          "AdditiveAttention",
                                          "TransformerEncoder",
-                                         "TransformerDecoder"};
+                                         "TransformerDecoder",
+                                         "TimeDistributed"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
-constexpr std::string_view kRecurrent[] = {"SimpleRNN", "LSTM", "GRU"};
+constexpr std::string_view kRecurrent[] = {"SimpleRNN", "LSTM", "GRU", "Bidirectional"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};
 constexpr std::string_view kProducing[] = {"Embedding", "ReversibleEmbedding", "Masking",
@@ -52,6 +53,14 @@ bool is_any(const std::string_view (&names)[N], std::string_view name) {
 // The axis of Concatenate, counted from 0.
 int64_t joined_axis(const Layer& layer, size_t rank) {
   return axis_in(layer.config()->integer("axis"), rank).value_or(0);
+}
+
+// Of a recurrent layer, or of that within a Bidirectional.
+bool returns_sequences(const Layer& layer) {
+  const ConfigObject& config = *layer.config();
+  return layer.class_name == "Bidirectional"
+             ? config.arg("layer").object().boolean("return_sequences")
+             : config.boolean("return_sequences");
 }
 
 // Whether a layer that makes a mask makes one of steps.
@@ -81,13 +90,14 @@ ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> in
 }  // namespace
 
 MaskEffect mask_effect(std::string_view name) {
-  return is_any(kPassing, name)                                         ? MaskEffect::kPass
-         : is_any(kCombining, name)                                     ? MaskEffect::kAnd
-         : is_any(kProducing, name)                                     ? MaskEffect::kProduce
-         : name == "Concatenate"                                        ? MaskEffect::kConcatenate
-         : name == "GlobalAveragePooling1D" || is_any(kRecurrent, name) ? MaskEffect::kConsume
-         : name == "Softmax"                                            ? MaskEffect::kRefuse
-                                                                        : MaskEffect::kDrop;
+  return is_any(kPassing, name)             ? MaskEffect::kPass
+         : is_any(kCombining, name)         ? MaskEffect::kAnd
+         : is_any(kProducing, name)         ? MaskEffect::kProduce
+         : name == "Concatenate"            ? MaskEffect::kConcatenate
+         : is_any(kRecurrent, name)         ? MaskEffect::kSteps
+         : name == "GlobalAveragePooling1D" ? MaskEffect::kConsume
+         : name == "Softmax"                ? MaskEffect::kRefuse
+                                            : MaskEffect::kDrop;
 }
 
 bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
@@ -137,10 +147,9 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
         return false;
       }
       return any;
+    case MaskEffect::kSteps:
+      return masked[0] && returns_sequences(layer);
     case MaskEffect::kConsume:
-      if (any && boolean_or(*layer.config(), "return_sequences", false)) {
-        warn("its steps have no mask");
-      }
       return false;
     case MaskEffect::kRefuse:
       if (any) {
@@ -169,6 +178,8 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
       return layer.makes_mask() ? layer.make_mask(context, inputs) : kNone;
     case MaskEffect::kPass:
       return masks[layer.masked_input()];
+    case MaskEffect::kSteps:
+      return returns_sequences(layer) ? masks[0] : kNone;
     case MaskEffect::kAnd: {
       ValueId out = masks[0];
       for (size_t i = 1; i < masks.size(); ++i) {

@@ -14,6 +14,7 @@ enum class MaskEffect : uint8_t {
   kPass,         // the output has that of Layer::masked_input()
   kAnd,          // all inputs' masks, if each has one; else none
   kConcatenate,  // joined as the inputs are; an input without one is all valid
+  kSteps,        // of a recurrent layer: the first input's, if the output has steps
   kConsume,      // used up: the output has no steps
   kProduce,      // Layer::makes_mask() says whether the output has one
   kRefuse,       // an error (E120)

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/suggest.h"
+#include "config/layer_names.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
 #include "nn/masks.h"
@@ -88,10 +89,9 @@ class ModelBuilder {
     } else {
       add_call(config, call);
     }
-    calls_.emplace(config.name.value, static_cast<int>(model_.calls_.size()));
-    names_.push_back(config.name);
     call.name = config.name.value;
-    model_.calls_.push_back(std::move(call));
+    add_entry(std::move(call), config.name);
+    add_further(static_cast<int>(model_.calls_.size()) - 1, config);
   }
 
   void finish(const ModelConfig& config) {
@@ -107,6 +107,35 @@ class ModelBuilder {
   }
 
  private:
+  void add_entry(Model::Call call, const Located<std::string>& name) {
+    calls_.emplace(call.name, static_cast<int>(model_.calls_.size()));
+    names_.push_back(name);
+    model_.calls_.push_back(std::move(call));
+  }
+
+  // Entries for the outputs of a call beside its first.
+  void add_further(int call, const LayerConfig& config) {
+    const Model::Call& first = model_.calls_[call];
+    if (first.is_input || first.layer == kNone) {
+      return;
+    }
+    const Layer& layer = *model_.layers_[first.layer];
+    const std::vector<std::string> names =
+        layer.config() == nullptr ? std::vector<std::string>() : further_outputs(*layer.config());
+    const std::vector<Shape> shapes =
+        is_failed(first.output_shape) ? std::vector<Shape>() : layer.further_shapes();
+    for (size_t i = 0; i < names.size(); ++i) {
+      Model::Call entry;
+      entry.name = config.name.value + "." + names[i];
+      entry.layer = model_.calls_[call].layer;
+      entry.result_of = call;
+      entry.result = static_cast<int>(i);
+      entry.dtype = model_.calls_[call].dtype;
+      entry.output_shape = i < shapes.size() ? shapes[i] : failed_shape();
+      add_entry(std::move(entry), config.name);
+    }
+  }
+
   void add_call(const LayerConfig& config, Model::Call& call) {
     std::vector<Shape> shapes;
     std::vector<DType> dtypes;
@@ -194,7 +223,7 @@ class ModelBuilder {
   void add_outputs(const ModelConfig& config) {
     if (config.outputs.empty()) {
       if (!model_.calls_.empty()) {
-        model_.outputs_.push_back(static_cast<int>(model_.calls_.size()) - 1);
+        model_.outputs_.push_back(model_.computing(static_cast<int>(model_.calls_.size()) - 1));
         model_.output_names_.push_back(names_.back().value);
       }
       return;
@@ -232,12 +261,14 @@ class ModelBuilder {
       used[output] = true;
     }
     for (size_t i = model_.calls_.size(); i-- > 0;) {
+      const int source = model_.computing(static_cast<int>(i));
+      used[source] = used[source] || used[i];
       for (const int input : model_.calls_[i].inputs) {
         used[input] = used[input] || used[i];
       }
     }
     for (size_t i = 0; i < used.size(); ++i) {
-      if (!used[i]) {
+      if (!used[i] && model_.calls_[i].result_of == kNone) {
         const Model::Call& call = model_.calls_[i];
         diagnostics_
             .error("E121", call.is_input ? names_[i].loc : model_.layers_[call.layer]->loc,
@@ -309,9 +340,12 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
       result_masks.push_back(kNone);
       continue;
     }
+    if (call.result_of != kNone) {  // computed with the call before it
+      continue;
+    }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}};
+    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}};
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];
@@ -339,12 +373,19 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
       arguments.push_back(cast ? builder.cast(x, layer.dtype) : x);
     }
     context.masks = input_masks;
+    std::vector<ValueId> further;
+    context.also = [&](ValueId value) { further.push_back(value); };
     const ValueId result = layer.call(context, arguments);
     result_masks.push_back(propagate_mask(layer, context, arguments, input_masks));
     if (layer.regularizes_output()) {
       context.regularize(result);
     }
     results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
+    MESHTRAIN_CHECK(further.size() == layer.further_shapes().size(), "{}", layer.name);
+    for (const ValueId value : further) {
+      results.push_back(value);
+      result_masks.push_back(kNone);
+    }
   }
   if (updates != nullptr) {
     *updates = std::move(fresh);

@@ -57,6 +57,8 @@ struct CallContext {
   std::function<void(int weight_index, ValueId value)> update;
   // Of each input: its mask (batch, steps), bool, or kNone.
   std::span<const ValueId> masks;
+  // Takes an output beside the first, in the order of Layer::further_shapes().
+  std::function<void(ValueId value)> also;
   // An output of a part of the layer, which the argument activity_regularizer may penalize.
   std::function<void(ValueId part)> regularize;
 };
@@ -70,6 +72,9 @@ class Layer {
   // index).
   virtual Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) = 0;
   virtual ValueId call(CallContext& context, std::span<const ValueId> inputs) = 0;
+  // Shapes of outputs beside the first, by the names of further_outputs() (layer_names.h); after
+  // build(). They have the dtype of the first and no mask.
+  virtual std::vector<Shape> further_shapes() const { return {}; }
   // The dtype of the output; by default the policy's. Layers that only move elements keep integers.
   virtual DType output_dtype(std::span<const DType> inputs) const;
   // Whether floating inputs, and weights, are cast to the compute dtype before `call` sees them:
@@ -124,6 +129,9 @@ class Model {
     int layer = 0;            // kNone for an Input
     std::vector<int> inputs;  // indices of earlier calls
     LayerUse use;
+    // Of an output beside a call's first, which stands as an entry of its own after it: that call,
+    // and which of its further outputs. Else kNone.
+    int result_of = kNone, result = 0;
     Shape output_shape;     // with kUnknownDim for the batch
     bool is_input = false;  // an Input: fed by the data
     bool has_mask = false;  // of steps (masks.h)
@@ -132,6 +140,10 @@ class Model {
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
   const std::vector<Call>& calls() const { return calls_; }
+  // The call that computes entry `call`: itself, but for a further output.
+  int computing(int call) const {
+    return calls_[call].result_of == kNone ? call : calls_[call].result_of;
+  }
   const std::vector<int>& inputs() const { return inputs_; }    // calls that are inputs
   const std::vector<int>& outputs() const { return outputs_; }  // calls that are outputs
   const std::vector<std::string>& output_names() const { return output_names_; }

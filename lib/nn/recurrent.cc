@@ -6,6 +6,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -74,13 +75,29 @@ class Recurrent : public ConfiguredLayer {
     if (mask != kNone) {
       operands.push_back(mask);
     }
-    const ValueId h = b.add_node("scan_rnn", std::move(operands),
-                                 {{"cell", op_cell()},
-                                  {"activation", activation("activation")},
-                                  {"recurrent_activation", activation("recurrent_activation")},
-                                  {"has_mask", int64_t{mask != kNone}}})[0];
-    const int64_t steps = b.shape(h)[1];
-    return config_.boolean("return_sequences") ? h : b.squeeze(b.slice(h, 1, steps - 1, steps), 1);
+    const ValueList states =
+        b.add_node("scan_rnn", std::move(operands),
+                   {{"cell", op_cell()},
+                    {"activation", activation("activation")},
+                    {"recurrent_activation", activation("recurrent_activation")},
+                    {"has_mask", int64_t{mask != kNone}}});  // of all steps: h, and c of LSTM
+    ValueId output = states[0];
+    if (mask != kNone && config_.boolean("zero_output_for_mask")) {
+      output = b.mul(output, mask_beside(b, mask, output));
+    }
+    const auto last = [&](ValueId sequence) {
+      const int64_t steps = b.shape(sequence)[1];
+      return b.squeeze(b.slice(sequence, 1, steps - 1, steps), 1);
+    };
+    for (size_t i = 0; i < further_shapes().size(); ++i) {
+      context.also(last(states[i]));
+    }
+    return config_.boolean("return_sequences") ? output : last(output);
+  }
+
+  std::vector<Shape> further_shapes() const override {
+    return std::vector<Shape>(config_.boolean("return_state") ? num_states() : 0,
+                              Shape{kUnknownDim, units_});
   }
 
  protected:
@@ -98,12 +115,10 @@ class Recurrent : public ConfiguredLayer {
       argument_error(diagnostics, "recurrent_dropout", "must be 0: states are not dropped here")
           .help("write `dropout`, which is of the inputs");
     }
-    for (const char* argument : {"return_state", "stateful"}) {
-      if (config_.boolean(argument)) {
-        argument_error(diagnostics, argument, "must be false: the output is the only result")
-            .help("leave it out");
-        ok = false;
-      }
+    if (config_.boolean("stateful")) {
+      argument_error(diagnostics, "stateful", "must be false: states begin anew with each batch")
+          .help("leave it out; the states of one layer can be inputs of another");
+      ok = false;
     }
     return ok;
   }

@@ -5,23 +5,15 @@
 
 #include "nn/arguments.h"
 #include "nn/compile.h"
-#include "nn/layers.h"
+#include "nn/parts.h"
 #include "nn/roles.h"
 
 namespace meshtrain {
 namespace {
 
-// A layer of the block. Its weights stand from `first_weight` on in the block's.
-struct Part {
-  std::string name;
-  std::unique_ptr<Layer> layer = nullptr;
-  int first_weight = 0;
-};
-
-class TransformerBlock : public ConfiguredLayer {
+class TransformerBlock : public CompositeLayer {
  public:
-  using ConfiguredLayer::ConfiguredLayer;
-  bool casts_weights() const override { return false; }  // each part casts its own
+  using CompositeLayer::CompositeLayer;
   size_t masked_input() const override { return place(input_names()[0]).value_or(0); }
 
  protected:
@@ -96,25 +88,6 @@ class TransformerBlock : public ConfiguredLayer {
     return object;
   }
 
-  // Builds the part and takes its weights; a block that is built again has the part already.
-  Shape build_part(Part& part, const ConfigObject& object, std::span<const Shape> inputs,
-                   LayerUse part_use, Diagnostics& diagnostics) {
-    const bool is_new = part.layer == nullptr;
-    if (is_new) {
-      LayerConfig config;
-      config.object = object;
-      config.name.value = name + "/" + part.name;
-      part.layer = make_layer(config, {dtype, variable_dtype}, diagnostics);
-      part.first_weight = static_cast<int>(weights.size());
-    }
-    part.layer->use = std::move(part_use);
-    const Shape out = part.layer->build(inputs, diagnostics);
-    if (is_new) {
-      weights.insert(weights.end(), part.layer->weights.begin(), part.layer->weights.end());
-    }
-    return out;
-  }
-
   void build_norm(Part& part, const Shape& x, Diagnostics& diagnostics) {
     ConfigObject object = part_object("LayerNormalization");
     object.args["epsilon"] = config_.arg("layer_norm_epsilon");
@@ -146,23 +119,6 @@ class TransformerBlock : public ConfiguredLayer {
     build_part(part, object, inputs, std::move(part_use), diagnostics);
     build_norm(norm, inputs[0], diagnostics);
     build_dropout(dropout, inputs[0], diagnostics);
-  }
-
-  ValueId call_part(CallContext& context, const Part& part, std::span<const ValueId> inputs,
-                    std::span<const ValueId> masks = {}) const {
-    Builder& b = context.builder;
-    const Builder::Scope scope = b.scope(part.name);
-    CallContext own{
-        b, context.training, context.step, context.seed, part.layer->dtype, {}, {}, masks, {}};
-    own.weight = [&](int index) {
-      const ValueId value = context.weight(part.first_weight + index);
-      return part.layer->casts_weights() ? b.cast(value, part.layer->dtype) : value;
-    };
-    own.regularize = [](ValueId) {};
-    return part.layer->call(own, inputs);
-  }
-  ValueId call_part(CallContext& context, const Part& part, ValueId x) const {
-    return call_part(context, part, {&x, 1});
   }
 
   // x + f(norm(x)) with normalize_first, else norm(x + f(x)).

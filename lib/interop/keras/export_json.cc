@@ -50,7 +50,9 @@ class JsonWriter {
   JsonWriter(const Config& config, const Model& model)
       : config_(config), model_(model), names_(model), configs_(config.model, model) {
     for (const auto& call : model.calls()) {
-      nodes_.push_back(call.is_input ? 0 : calls_of_layer_[call.layer]++);
+      nodes_.push_back(call.is_input             ? 0
+                       : call.result_of != kNone ? nodes_[call.result_of]
+                                                 : calls_of_layer_[call.layer]++);
     }
   }
 
@@ -112,8 +114,10 @@ class JsonWriter {
   // A Lambda's result is that of its last operation, or an input.
   OrderedJson reference(int call) const {
     const TensorProgram* program = program_of(call);
+    const Model::Call& entry = model_.calls()[call];
+    const int tensor = entry.result_of == kNone ? 0 : 1 + entry.result;
     return program != nullptr ? operand_reference(call, program->result)
-                              : OrderedJson::array({names_.of_call(call), nodes_[call], 0});
+                              : OrderedJson::array({names_.of_call(call), nodes_[call], tensor});
   }
 
   // --- operations ------------------------------------------------------------------------------
@@ -267,7 +271,8 @@ class JsonWriter {
     OrderedJson out = OrderedJson::array();
     const Model::Call& call = model_.calls()[first];
     for (size_t i = 0; !call.is_input && i < model_.calls().size(); ++i) {
-      if (model_.calls()[i].is_input || model_.calls()[i].layer != call.layer) {
+      const Model::Call& other = model_.calls()[i];
+      if (other.is_input || other.result_of != kNone || other.layer != call.layer) {
         continue;
       }
       if (const int at = static_cast<int>(i); has_keywords(model_, at)) {
@@ -374,6 +379,11 @@ class JsonWriter {
     }
     if (object.has("rotary")) {
       refuse_export(owner_, "`rotary`");
+    }
+    for (const char* inner : {"layer", "backward_layer"}) {  // of Bidirectional, TimeDistributed
+      if (config.contains(inner) && config[inner].is_object()) {
+        config[inner]["config"].emplace("dtype", OrderedJson(config["dtype"]));
+      }
     }
     return serialized_layer(object.class_name, std::move(config));
   }

@@ -166,7 +166,9 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
 }
 
 bool is_keras_sequential(const ModelConfig& config, const Model& model) {
-  return config.is_sequential &&
+  const bool has_further = std::any_of(model.calls().begin(), model.calls().end(),
+                                       [](const auto& call) { return call.result_of != kNone; });
+  return config.is_sequential && !has_further &&
          std::none_of(model.layers().begin(), model.layers().end(),
                       [](const auto& layer) { return program_of_layer(*layer) != nullptr; });
 }
@@ -192,12 +194,15 @@ std::vector<std::string> positional_roles(std::string_view class_name) {
              : std::vector<std::string>();
 }
 
+bool is_recurrent(std::string_view name) {
+  return name == "SimpleRNN" || name == "LSTM" || name == "GRU" || name == "Bidirectional";
+}
+
 bool has_keywords(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];
   const std::string& name = model.layers()[entry.layer]->class_name;
-  const bool is_recurrent = name == "SimpleRNN" || name == "LSTM" || name == "GRU";
   return !positional_roles(name).empty() || !entry.use.roles.empty() ||
-         (is_recurrent && entry.inputs.size() > 1) || name == "Attention" ||
+         (is_recurrent(name) && entry.inputs.size() > 1) || name == "Attention" ||
          name == "AdditiveAttention";
 }
 

@@ -72,6 +72,8 @@ bool is_of_hub(std::string_view class_name);
 // empty for classes that take tensors in order or as a list.
 std::vector<std::string> positional_roles(std::string_view class_name);
 // Whether the call has tensors or arguments that Keras takes by name.
+// Whether its further inputs are initial states.
+bool is_recurrent(std::string_view class_name);
 bool has_keywords(const Model& model, int call);
 
 }  // namespace meshtrain

@@ -120,12 +120,17 @@ class ScriptWriter {
     }
     std::map<int, int> uses;
     for (const Model::Call& call : model_.calls()) {
-      uses[call.is_input ? -1 : call.layer]++;
+      if (call.result_of == kNone) {
+        uses[call.is_input ? -1 : call.layer]++;
+      }
     }
     std::map<int, std::string> shared;
     std::vector<std::string> variables;
     for (size_t i = 0; i < model_.calls().size(); ++i) {
       const Model::Call& call = model_.calls()[i];
+      if (call.result_of != kNone) {
+        continue;  // named with the call
+      }
       variables.push_back(identifier(call.name));
       if (call.is_input) {
         out += fmt::format("    {} = {}\n", variables[i], constructor(static_cast<int>(i)));
@@ -143,7 +148,14 @@ class ScriptWriter {
       if (shared.contains(call.layer)) {
         layer = shared[call.layer];
       }
-      out += fmt::format("    {} = {}({})\n", variables[i], layer, arguments(i, variables));
+      std::string results = variables[i];
+      for (size_t j = i + 1; j < model_.calls().size() &&
+                             model_.computing(static_cast<int>(j)) == static_cast<int>(i);
+           ++j) {
+        variables.push_back(identifier(model_.calls()[j].name));
+        results += ", " + variables[j];
+      }
+      out += fmt::format("    {} = {}({})\n", results, layer, arguments(i, variables));
     }
     return out + fmt::format("    return keras.Model({}, {}, name={})\n", inputs(variables),
                              outputs(variables), python_text(model_.name()));
@@ -172,6 +184,14 @@ class ScriptWriter {
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {
     std::vector<std::string> out;
     const std::string& class_name = model_.layers()[model_.calls()[call].layer]->class_name;
+    if (is_recurrent(class_name) && model_.calls()[call].inputs.size() > 1) {
+      std::vector<std::string> states;
+      for (size_t i = 1; i < model_.calls()[call].inputs.size(); ++i) {
+        states.push_back(variables[model_.calls()[call].inputs[i]]);
+      }
+      return fmt::format("{}, initial_state=[{}]", variables[model_.calls()[call].inputs[0]],
+                         join(states, ", "));
+    }
     if (has_keywords(model_, static_cast<int>(call)) || is_of_hub(class_name)) {
       throw ConfigError(
           "E417", {},

@@ -59,6 +59,10 @@ class ConfigWriter {
     int next = 1;
     for (const KerasCall& call : model_.calls) {
       const std::string& name = model_.layers[call.layer].name;
+      if (call.result_of >= 0) {
+        names_.push_back(names_[static_cast<size_t>(call.result_of)] + "." + call.output);
+        continue;
+      }
       if (!called[call.layer]) {
         called[call.layer] = true;
         names_.push_back(name);
@@ -109,6 +113,9 @@ class ConfigWriter {
     for (size_t i = 0; i < model_.calls.size(); ++i) {
       const KerasCall& call = model_.calls[i];
       const KerasLayer& layer = model_.layers[call.layer];
+      if (call.result_of >= 0) {
+        continue;
+      }
       std::vector<std::string> parts;
       if (made[call.layer]) {
         parts = {"layer: " + yaml_text(layer.name), "name: " + yaml_text(names_[i])};
@@ -203,7 +210,7 @@ class ConfigWriter {
   // would make a Sequential.
   void add_inputs(size_t call, std::vector<std::string>& parts) {
     const std::vector<int>& inputs = model_.calls[call].inputs;
-    const bool follows = inputs.size() == 1 && inputs[0] + 1 == static_cast<int>(call);
+    const bool follows = inputs.size() == 1 && inputs[0] == entry_before(call);
     if (inputs.empty() || (follows && (call != 1 || model_.is_sequential))) {
       return;
     }
@@ -215,10 +222,18 @@ class ConfigWriter {
                     (names.size() == 1 ? names[0] : fmt::format("[{}]", join(names, ", "))));
   }
 
+  // The last call before `call` that has an entry in the config.
+  int entry_before(size_t call) const {
+    int out = static_cast<int>(call) - 1;
+    return out >= 0 && model_.calls[static_cast<size_t>(out)].result_of >= 0
+               ? model_.calls[static_cast<size_t>(out)].result_of
+               : out;
+  }
+
   std::string outputs() {
     const auto& outputs = model_.outputs;
     if (!model_.outputs_are_named && outputs.size() == 1 &&
-        outputs[0].second + 1 == static_cast<int>(model_.calls.size())) {
+        outputs[0].second == entry_before(model_.calls.size())) {
       return "";
     }
     std::vector<std::string> parts;

@@ -6,9 +6,11 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/layer_names.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
 #include "interop/keras/weights.h"
+#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -26,8 +28,12 @@ class GraphReader {
     out_.compile = compile == nullptr ? Json() : *compile;
     out_.is_sequential = root.at("class_name") == "Sequential";
     for (const auto& [name, call] : run_model(root, "", {}, true)) {
-      const std::string& layer = out_.layers[out_.calls[call].layer].name;
-      out_.outputs.emplace_back(out_.outputs_are_named ? name : layer, call);
+      const KerasCall& made = out_.calls[call];
+      const std::string& layer = out_.layers[made.layer].name;
+      out_.outputs.emplace_back(out_.outputs_are_named ? name
+                                : made.output.empty()  ? layer
+                                                       : layer + "." + made.output,
+                                call);
     }
     json_.throw_if_refused();
   }
@@ -86,6 +92,10 @@ class GraphReader {
     }
     for (size_t i = has_input ? 1 : 0; i < layers.size(); ++i) {
       current = call(layers[i], groups[i], current);
+      if (!is_keras_model(json_.need_text(layers[i], "class_name", "a layer")) &&
+          !current.empty()) {
+        current.resize(1);  // the layer's first output
+      }
     }
     if (current.size() != 1) {
       json_.malformed("a Sequential model has several outputs");
@@ -132,7 +142,40 @@ class GraphReader {
       --depth_;
       return out;
     }
-    return {add_call(layer_of(layer, group), inputs)};
+    const int index = layer_of(layer, group);
+    std::vector<int> out = {add_call(index, inputs)};
+    for (const std::string& output : further_outputs_of(out_.layers[static_cast<size_t>(index)])) {
+      out.push_back(add_call(index, {}));
+      out_.calls.back().result_of = out[0];
+      out_.calls.back().output = output;
+    }
+    return out;
+  }
+
+  // As further_outputs() of the layer that is going to be.
+  static std::vector<std::string> further_outputs_of(const KerasLayer& layer) {
+    const auto recurrent = [](const Json& json, const std::string& class_name) {
+      ConfigObject object;
+      object.class_name = class_name;
+      object.args["return_state"].data = json.value("return_state", Json()) == true;
+      return object;
+    };
+    if (layer.class_name != "Bidirectional") {
+      return further_outputs(recurrent(layer.config, layer.class_name));
+    }
+    ConfigObject both;
+    both.class_name = layer.class_name;
+    if (!layer.config.value("merge_mode", Json("concat")).is_null()) {
+      both.args["merge_mode"].data = std::string("concat");
+    } else {
+      both.args["merge_mode"].data = std::monostate{};
+    }
+    const Json inner = layer.config.value("layer", Json::object());
+    if (inner.is_object() && inner.contains("config") && inner.at("config").is_object()) {
+      both.args["layer"].data = std::make_shared<ConfigObject>(
+          recurrent(inner.at("config"), inner.value("class_name", std::string())));
+    }
+    return further_outputs(both);
   }
 
   int add_call(int layer, std::vector<int> inputs) {
@@ -213,9 +256,16 @@ class GraphReader {
     const KerasNodes found = read_nodes(layers, json_);
     Done done;
     bind_inputs(config, layers, groups, given, done, is_top);
+    std::vector<TensorKey> outputs;
+    for (const auto& [name, key] : read_references(json_.need(config, "output_layers", "the model"),
+                                                   "output_layers", json_)) {
+      outputs.push_back(key);
+    }
+    const std::set<NodeKey> masks = nodes_of_masks(found.nodes, outputs);
     for (const NodeKey& key : order_of_nodes(found.nodes, done, json_)) {
-      if (!done.contains(key)) {  // an input already is
+      if (!done.contains(key) && !masks.contains(key)) {  // an input already is
         done[key] = run_node(found.nodes.at(key), groups, done);
+        follow_mask(found.nodes, found.nodes.at(key), done[key], done);
       }
     }
     return collect_outputs(config, found.functional, done, is_top);
@@ -234,7 +284,7 @@ class GraphReader {
       positions.emplace(name_of_layer(layers[i], json_), i);
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const NodeKey& key = inputs[i].second;
+      const NodeKey& key = inputs[i].second.node;
       const auto found = positions.find(key.first);
       if (found == positions.end() || layers[found->second].at("class_name") != "InputLayer") {
         json_.malformed(fmt::format("input `{}` is no InputLayer", printable(key.first)));
@@ -247,13 +297,8 @@ class GraphReader {
   std::vector<int> run_node(const KerasNode& node, const std::vector<std::string>& groups,
                             const Done& done) {
     std::vector<int> inputs;
-    for (const NodeKey& need : node.needs) {
-      const std::vector<int>& calls = done.at(need);
-      if (calls.size() != 1) {
-        json_.malformed(fmt::format("`{}`: an output of a nested model with several is used",
-                                    printable(need.first)));
-      }
-      inputs.push_back(calls[0]);
+    for (const TensorKey& need : node.needs) {
+      inputs.push_back(output_of(need, done));
     }
     if (!is_operation(*node.layer)) {
       return call(*node.layer, groups[node.position], inputs);
@@ -270,20 +315,86 @@ class GraphReader {
     return {add_call(layer_of(*operations_.back(), ""), inputs)};
   }
 
+  // --- masks -----------------------------------------------------------------------------------
+
+  // Keras writes the mask of steps that a layer got from the layers before it as an argument of
+  // its own. It must be the one that those layers pass on here.
+  void follow_mask(const std::map<NodeKey, KerasNode>& nodes, const KerasNode& node,
+                   const std::vector<int>& calls, const Done& done) {
+    if (calls.empty() || is_operation(*node.layer)) {
+      return;
+    }
+    const KerasCall& call = out_.calls[static_cast<size_t>(calls[0])];
+    const KerasLayer& layer = out_.layers[static_cast<size_t>(call.layer)];
+    const int passed = call.inputs.empty() ? kNone : mask_source(call.inputs[0]);
+    const int given = node.mask.empty() ? kNone : source_of(nodes, node.mask[0].node, done);
+    if (!node.mask.empty() && (given == kNone || given != passed)) {
+      json_.refuse(layer.name, layer.class_name, "is called with `mask`");
+    }
+    mask_sources_[calls[0]] = source_behind(layer, call, passed);
+  }
+
+  // The tensor that the mask of a call's output is made of, where its input's is of `passed`.
+  static int source_behind(const KerasLayer& layer, const KerasCall& call, int passed) {
+    const auto flag = [](const Json& json, const char* name) {
+      return json.is_object() && json.value(name, Json()) == true;
+    };
+    const Json inner = layer.config.value("layer", Json::object());
+    const bool is_wrapped = layer.class_name == "Bidirectional" && inner.contains("config");
+    switch (mask_effect(layer.class_name)) {
+      case MaskEffect::kProduce:
+        return layer.class_name == "Masking" || flag(layer.config, "mask_zero") ? call.inputs[0]
+                                                                                : kNone;
+      case MaskEffect::kPass:
+        return passed;
+      case MaskEffect::kSteps:
+        return flag(is_wrapped ? inner.at("config") : layer.config, "return_sequences") ? passed
+                                                                                        : kNone;
+      default:
+        return kNone;
+    }
+  }
+
+  int mask_source(int call) const {
+    const auto found = mask_sources_.find(call);
+    return found == mask_sources_.end() ? kNone : found->second;
+  }
+
+  // The tensor that a mask says of which steps are valid: x of `x != 0` and of `any(x != v)`.
+  int source_of(const std::map<NodeKey, KerasNode>& nodes, const NodeKey& key,
+                const Done& done) const {
+    auto at = nodes.find(key);
+    const auto is = [&](const char* name) {
+      return at != nodes.end() && at->second.needs.size() == 1 &&
+             at->second.layer->value("class_name", Json()) == name;
+    };
+    if (is("Any")) {
+      at = nodes.find(at->second.needs[0].node);
+    }
+    return is("NotEqual") && done.contains(at->second.needs[0].node)
+               ? output_of(at->second.needs[0], done)
+               : kNone;
+  }
+
+  int output_of(const TensorKey& key, const Done& done) const {
+    const auto found = done.find(key.node);
+    if (found == done.end() || key.tensor >= found->second.size()) {
+      json_.malformed(fmt::format("output {} of `{}` is nowhere computed", key.tensor,
+                                  printable(key.node.first)));
+    }
+    return found->second[key.tensor];
+  }
+
   Outputs collect_outputs(const Json& config, const std::set<std::string>& functional,
                           const Done& done, bool is_top) {
     const Json& value = json_.need(config, "output_layers", "the model");
     out_.outputs_are_named = is_top ? value.is_object() : out_.outputs_are_named;
     Outputs out;
     for (const auto& [name, reference] : read_references(value, "output_layers", json_)) {
-      NodeKey key = reference;
+      TensorKey key = reference;
       // A nested Functional has a node of its own making before those of its calls.
-      key.second -= functional.contains(key.first) ? 1 : 0;
-      const auto found = done.find(key);
-      if (found == done.end() || found->second.size() != 1) {
-        json_.malformed(fmt::format("output `{}` is nowhere computed", printable(key.first)));
-      }
-      out.emplace_back(name, found->second[0]);
+      key.node.second -= functional.contains(key.node.first) ? 1 : 0;
+      out.emplace_back(name, output_of(key, done));
     }
     return out;
   }
@@ -292,6 +403,7 @@ class GraphReader {
   KerasModel& out_;
   int depth_ = 0;
   std::set<std::string> names_;
+  std::map<int, int> mask_sources_;  // of calls whose output has a mask: the tensor it was made of
   std::map<const Json*, int> by_place_;            // layers by their place in the JSON
   std::vector<std::unique_ptr<Json>> operations_;  // operations as layers; kept for their places
 };

@@ -22,6 +22,10 @@ struct KerasLayer {
 struct KerasCall {
   int layer = 0;
   std::vector<int> inputs;  // earlier calls
+  // Of an output of call `result_of` beside its first, which stands as an entry of its own after
+  // it: the output's name ("state_h"). Else "".
+  int result_of = -1;
+  std::string output = {};
 };
 
 struct KerasModel {

@@ -7,18 +7,13 @@ namespace meshtrain {
 namespace {
 
 // [layer, node, tensor]
-NodeKey reference(const Json& value, const std::string& owner, const KerasJson& json) {
+TensorKey reference(const Json& value, const std::string& owner, const KerasJson& json) {
   if (!value.is_array() || value.size() < 3 || !value[0].is_string() ||
-      !value[1].is_number_integer() || !value[2].is_number_integer()) {
+      !value[1].is_number_integer() || !value[2].is_number_unsigned()) {
     json.malformed(
         fmt::format("a reference in `{}` is not [layer, node, tensor]", printable(owner)));
   }
-  if (value[2] != 0) {
-    json.malformed(fmt::format("`{}` takes output {} of `{}`; layers here have one output",
-                               printable(owner), value[2].dump(),
-                               printable(value[0].get<std::string>())));
-  }
-  return {value[0].get<std::string>(), value[1].get<int64_t>()};
+  return {{value[0].get<std::string>(), value[1].get<int64_t>()}, value[2].get<size_t>()};
 }
 
 void collect_tensors(const Json& value, const std::string& name, const KerasJson& json,
@@ -41,7 +36,7 @@ void collect_tensors(const Json& value, const std::string& name, const KerasJson
 
 KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
                     const std::string& name, const std::string& class_name, KerasJson& json) {
-  KerasNode node{&layer, position, {}, {}, {}};
+  KerasNode node{&layer, position, {}, {}, {}, {}};
   if (inbound.is_array()) {  // Keras 2: [[layer, node, tensor, {}], ...]
     for (const Json& entry : inbound) {
       node.needs.push_back(reference(entry, name, json));
@@ -62,7 +57,13 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
     // Keras keeps the `training` of the call that built the model, and runs with that of the run.
-    if (key != "training" && !value.is_null() && value != false) {
+    if (key == "initial_state" && value.is_array()) {
+      collect_tensors(value, name, json, node, 0);
+    } else if (key == "mask" && value.is_object()) {
+      KerasNode masks;
+      collect_tensors(value, name, json, masks, 0);
+      node.mask = std::move(masks.needs);
+    } else if (key != "training" && !value.is_null() && value != false) {
       json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
     }
   }
@@ -106,10 +107,10 @@ KerasNodes read_nodes(const Json& layers, KerasJson& json) {
   return out;
 }
 
-std::vector<std::pair<std::string, NodeKey>> read_references(const Json& value,
-                                                             const std::string& owner,
-                                                             const KerasJson& json) {
-  std::vector<std::pair<std::string, NodeKey>> out;
+std::vector<std::pair<std::string, TensorKey>> read_references(const Json& value,
+                                                               const std::string& owner,
+                                                               const KerasJson& json) {
+  std::vector<std::pair<std::string, TensorKey>> out;
   const bool is_leaf =
       value.is_array() && value.size() == 3 && value[0].is_string() && value[1].is_number();
   if (is_leaf) {
@@ -125,6 +126,40 @@ std::vector<std::pair<std::string, NodeKey>> read_references(const Json& value,
   return out;
 }
 
+std::set<NodeKey> nodes_of_masks(const std::map<NodeKey, KerasNode>& nodes,
+                                 const std::vector<TensorKey>& outputs) {
+  std::set<NodeKey> out;
+  std::vector<NodeKey> found;
+  for (const auto& [key, node] : nodes) {
+    for (const TensorKey& mask : node.mask) {
+      found.push_back(mask.node);
+    }
+  }
+  while (!found.empty()) {
+    const auto at = nodes.find(found.back());
+    found.pop_back();
+    if (at != nodes.end() && is_operation(*at->second.layer) && out.insert(at->first).second) {
+      for (const TensorKey& need : at->second.needs) {
+        found.push_back(need.node);
+      }
+    }
+  }
+  // What anything else needs is more than a mask.
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (const auto& [key, node] : nodes) {
+      for (const TensorKey& need : node.needs) {
+        changed = (!out.contains(key) && out.erase(need.node) > 0) || changed;
+      }
+    }
+  }
+  for (const TensorKey& output : outputs) {
+    out.erase(output.node);
+  }
+  return out;
+}
+
 std::vector<NodeKey> order_of_nodes(const std::map<NodeKey, KerasNode>& nodes,
                                     const std::map<NodeKey, std::vector<int>>& done,
                                     const KerasJson& json) {
@@ -134,7 +169,7 @@ std::vector<NodeKey> order_of_nodes(const std::map<NodeKey, KerasNode>& nodes,
   std::map<Order, const NodeKey*> ready;
   for (const auto& [key, node] : nodes) {
     size_t count = 0;
-    for (const NodeKey& need : node.needs) {
+    for (const auto& [need, tensor] : node.needs) {
       if (!done.contains(need)) {
         waiting[need].push_back(&key);
         ++count;

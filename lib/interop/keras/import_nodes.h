@@ -12,15 +12,20 @@
 
 namespace meshtrain {
 
-// (layer, which of its calls). A reference names the tensor as well, which is always the first
-// here.
+// (layer, which of its calls).
 using NodeKey = std::pair<std::string, int64_t>;
+// An output of a call.
+struct TensorKey {
+  NodeKey node;
+  size_t tensor = 0;
+};
 
 struct KerasNode {
   const Json* layer = nullptr;
-  size_t position = 0;         // of the layer in the list
-  std::vector<NodeKey> needs;  // in the order of the arguments
-  Json args, kwargs;           // as written, for operations
+  size_t position = 0;           // of the layer in the list
+  std::vector<TensorKey> needs;  // in the order of the arguments
+  Json args, kwargs;             // as written, for operations
+  std::vector<TensorKey> mask;   // of steps, which Keras made of an earlier layer's; one or none
 };
 
 struct KerasNodes {
@@ -36,9 +41,13 @@ std::string name_of_layer(const Json& layer, const KerasJson& json);
 KerasNodes read_nodes(const Json& layers, KerasJson& json);
 
 // The references in `value` in Keras' flattened order, with their keys in a map.
-std::vector<std::pair<std::string, NodeKey>> read_references(const Json& value,
-                                                             const std::string& owner,
-                                                             const KerasJson& json);
+std::vector<std::pair<std::string, TensorKey>> read_references(const Json& value,
+                                                               const std::string& owner,
+                                                               const KerasJson& json);
+
+// Operations that only compute masks of steps: the program has these by itself.
+std::set<NodeKey> nodes_of_masks(const std::map<NodeKey, KerasNode>& nodes,
+                                 const std::vector<TensorKey>& outputs);
 
 // An order in which every node comes after those that it needs, `done` aside; among those that
 // could come next the first in the list of layers.

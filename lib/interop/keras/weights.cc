@@ -26,6 +26,10 @@ Operations operations_of(const Model& model) {
   std::map<int, int> of_layer;
   for (size_t i = 0; i < model.calls().size(); ++i) {
     const Model::Call& call = model.calls()[i];
+    if (call.result_of != kNone) {
+      out.of_call.push_back(out.of_call[call.result_of]);
+      continue;
+    }
     const int next = static_cast<int>(out.first_call.size());
     const int operation = call.is_input ? next : of_layer.emplace(call.layer, next).first->second;
     if (operation == next) {
@@ -46,7 +50,7 @@ std::vector<int> flattened_outputs(const Model& model) {
               [&](int a, int b) { return model.output_names()[a] < model.output_names()[b]; });
   }
   for (int& entry : order) {
-    entry = model.outputs()[entry];
+    entry = model.computing(model.outputs()[entry]);
   }
   return order;
 }
@@ -60,12 +64,12 @@ std::vector<std::pair<int, int>> steps_to_inputs(const Model& model, int call) {
       entry.is_input ? nullptr : program_of_layer(*model.layers()[entry.layer]);
   if (program != nullptr) {
     for (const UsedInput& used : used_inputs(*program)) {
-      out.emplace_back(entry.inputs[static_cast<size_t>(used.input)], used.depth);
+      out.emplace_back(model.computing(entry.inputs[static_cast<size_t>(used.input)]), used.depth);
     }
     return out;
   }
   for (const int input : entry.inputs) {
-    out.emplace_back(input, 1);
+    out.emplace_back(model.computing(input), 1);
   }
   return out;
 }
@@ -190,10 +194,23 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
     std::vector<std::string> parts =
         split(std::string_view(weight.path).substr(layer.name.size() + 1), '/');
     parts.pop_back();
-    std::string place = group, name = layer.name;
+    std::string place = group, name = layer.name, class_name = layer.class_name;
+    const ConfigObject* config = layer.config();
+    size_t begin = 0;  // where the names of a wrapped layer begin
     for (size_t i = 0; i < parts.size(); ++i) {
-      place += "/" + attribute_of(layer.class_name, i, parts[i]);
       name = parts[i];
+      if (class_name != "Bidirectional" && class_name != "TimeDistributed") {
+        place += "/" + attribute_of(class_name, i - begin, name);
+        continue;
+      }
+      const bool is_first = layer.weights[0].path.starts_with(
+          fmt::format("{}/{}/", layer.name, fmt::join(parts.begin(), parts.begin() + i + 1, "/")));
+      place += class_name == "TimeDistributed" ? "/layer"
+               : is_first                      ? "/forward_layer"
+                                               : "/backward_layer";
+      config = &config->arg("layer").object();
+      class_name = config->class_name;
+      begin = i + 1;
     }
     auto found = std::find_if(out.begin(), out.end(),
                               [&](const WeightGroup& each) { return each.group == place; });

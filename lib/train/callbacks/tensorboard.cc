@@ -29,9 +29,12 @@ double wall_seconds() {
 std::vector<EventGraphNode> graph_nodes(const Model& model) {
   std::vector<EventGraphNode> nodes;
   for (const Model::Call& call : model.calls()) {
+    if (call.result_of != kNone) {
+      continue;  // a further output of the node before it
+    }
     EventGraphNode node{.name = call.name, .op = "Input", .output_shape = call.output_shape};
     for (const int input : call.inputs) {
-      node.inputs.push_back(model.calls()[static_cast<size_t>(input)].name);
+      node.inputs.push_back(model.calls()[static_cast<size_t>(model.computing(input))].name);
     }
     node.attributes.emplace_back("dtype", dtype_name(call.dtype));
     if (!call.is_input) {

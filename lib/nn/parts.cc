@@ -1,0 +1,53 @@
+#include "nn/parts.h"
+
+namespace meshtrain {
+
+Shape CompositeLayer::build_part(Part& part, const ConfigObject& object,
+                                 std::span<const Shape> inputs, LayerUse part_use,
+                                 Diagnostics& diagnostics) {
+  const bool is_new = part.layer == nullptr;
+  if (is_new) {
+    LayerConfig config;
+    config.object = object;
+    config.name.value = name + "/" + part.name;
+    part.layer = make_layer(config, {dtype, variable_dtype}, diagnostics);
+    part.layer->trainable = part.layer->trainable && trainable;
+    part.first_weight = static_cast<int>(weights.size());
+  }
+  part.layer->use = std::move(part_use);
+  const Shape out = part.layer->build(inputs, diagnostics);
+  if (is_new) {
+    weights.insert(weights.end(), part.layer->weights.begin(), part.layer->weights.end());
+  }
+  return out;
+}
+
+ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
+                                  std::span<const ValueId> inputs, std::span<const ValueId> masks,
+                                  std::vector<ValueId>* further) const {
+  Builder& b = context.builder;
+  const Layer& layer = *part.layer;
+  const Builder::Scope scope = b.scope(part.name);
+  CallContext own{b, context.training, context.step, context.seed, layer.dtype, {}, {}, masks, {},
+                  {}};
+  own.weight = [&](int index) {
+    const ValueId value = context.weight(part.first_weight + index);
+    return layer.casts_weights() && is_floating(b.dtype(value)) ? b.cast(value, layer.dtype)
+                                                                : value;
+  };
+  own.update = [&](int index, ValueId value) { context.update(part.first_weight + index, value); };
+  own.regularize = [](ValueId) {};
+  own.also = [&](ValueId value) {
+    if (further != nullptr) {
+      further->push_back(value);
+    }
+  };
+  std::vector<ValueId> arguments;
+  for (const ValueId x : inputs) {
+    const bool cast = layer.casts_inputs() && is_floating(b.dtype(x));
+    arguments.push_back(cast ? b.cast(x, layer.dtype) : x);
+  }
+  return part.layer->call(own, arguments);
+}
+
+}  // namespace meshtrain

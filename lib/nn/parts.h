@@ -1,0 +1,36 @@
+// Layers that are made of other layers: TransformerEncoder, Bidirectional, TimeDistributed.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nn/layers.h"
+
+namespace meshtrain {
+
+// One of the layers that another one is made of.
+struct Part {
+  std::string name;  // in paths, after the whole layer's: "forward_lstm"
+  std::unique_ptr<Layer> layer = nullptr;
+  int first_weight = 0;  // its weights stand from here on in the whole layer's
+};
+
+class CompositeLayer : public ConfiguredLayer {
+ public:
+  using ConfiguredLayer::ConfiguredLayer;
+  bool casts_weights() const override { return false; }  // each part casts its own
+
+ protected:
+  // Builds the part and takes its weights; a layer that is built again has the part already.
+  Shape build_part(Part& part, const ConfigObject& object, std::span<const Shape> inputs,
+                   LayerUse part_use, Diagnostics& diagnostics);
+  // `masks`: of the inputs, or none. `further` receives the part's outputs beside its first.
+  ValueId call_part(CallContext& context, const Part& part, std::span<const ValueId> inputs,
+                    std::span<const ValueId> masks = {},
+                    std::vector<ValueId>* further = nullptr) const;
+  ValueId call_part(CallContext& context, const Part& part, ValueId x) const {
+    return call_part(context, part, {&x, 1});
+  }
+};
+
+}  // namespace meshtrain
