@@ -204,6 +204,15 @@ class ModelBinder {
     }
     Diagnostic& d = diagnostics_.error("E121", loc, std::move(message));
     suggest(d, name, names);
+    const auto [layer, output] = split_output(name);
+    const auto source = output.empty() ? places_.end() : places_.find(layer);
+    if (source != places_.end() && source->second < end) {
+      const bool has_any = !further_outputs(out_.layers[source->second].object).empty();
+      d.help(has_any ? fmt::format("`{}` has no output of that name", layer)
+                     : fmt::format("`{}` has one output; a recurrent layer has states, too, with "
+                                   "`return_state: true`",
+                                   layer));
+    }
     d.notes.push_back(fmt::format("layers: {}", join(nearest_names(name, names, 8), ", ")));
   }
 

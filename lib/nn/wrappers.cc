@@ -46,8 +46,8 @@ class Bidirectional final : public Wrapper {
       return failed_shape();
     }
     const ConfigObject backward = backward_object(layer);
-    if (config_.has("backward_layer") &&
-        (!takes_layer("backward_layer", diagnostics) || !is_pair(layer, backward, diagnostics))) {
+    if ((config_.has("backward_layer") && !takes_layer("backward_layer", diagnostics)) ||
+        !is_pair(layer, backward, diagnostics)) {
       return failed_shape();
     }
     const std::string own = inner_name(layer);
@@ -63,9 +63,12 @@ class Bidirectional final : public Wrapper {
       return failed_shape();
     }
     const Shape y = build_part(forward_, direction(layer), inputs_of(inputs, 0), {}, diagnostics);
+    if (is_failed(y)) {
+      return failed_shape();
+    }
     const Shape z =
         build_part(backward_, direction(backward), inputs_of(inputs, 1), {}, diagnostics);
-    if (is_failed(y) || is_failed(z)) {
+    if (is_failed(z)) {
       return failed_shape();
     }
     backward_shape_ = z;
@@ -86,8 +89,7 @@ class Bidirectional final : public Wrapper {
     y = b.cast(y, dtype);
     z = b.cast(z, dtype);
     if (returns_sequences()) {
-      // The one that runs backwards gives its steps in its own order.
-      (goes_backwards(forward_) ? y : z) = b.reverse(goes_backwards(forward_) ? y : z, 1);
+      z = b.reverse(z, 1);  // its steps were in its own order
     }
     if (!is_merged()) {
       context.also(z);
@@ -116,9 +118,6 @@ class Bidirectional final : public Wrapper {
   static std::string without(const std::string& name, std::string_view prefix) {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   }
-  static bool goes_backwards(const Part& part) {
-    return part.layer->config()->boolean("go_backwards");
-  }
   bool returns_sequences() const {
     return config_.arg("layer").object().boolean("return_sequences");
   }
@@ -134,7 +133,7 @@ class Bidirectional final : public Wrapper {
       return config_.arg("backward_layer").object();
     }
     ConfigObject out = layer;
-    out.args["go_backwards"].data = !layer.boolean("go_backwards");
+    out.args["go_backwards"].data = true;
     return out;
   }
 
@@ -150,12 +149,16 @@ class Bidirectional final : public Wrapper {
   }
   bool is_pair(const ConfigObject& forward, const ConfigObject& backward,
                Diagnostics& diagnostics) const {
-    if (!is_recurrent("backward_layer", diagnostics)) {
+    const bool is_given = config_.has("backward_layer");
+    if (is_given && !is_recurrent("backward_layer", diagnostics)) {
       return false;
     }
     if (forward.boolean("go_backwards") == backward.boolean("go_backwards")) {
-      argument_error(diagnostics, "backward_layer", "goes the same way as the other layer")
-          .help("write `go_backwards: true` in one of them");
+      argument_error(diagnostics, is_given ? "backward_layer" : "layer",
+                     is_given ? "goes the same way as the other layer" : "goes backwards itself")
+          .help(is_given
+                    ? "write `go_backwards: true` in one of them"
+                    : "leave `go_backwards` out, or write a `backward_layer` that goes forward");
       return false;
     }
     for (const char* flag : {"return_sequences", "return_state"}) {

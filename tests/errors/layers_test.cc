@@ -68,7 +68,9 @@ std::string fault_of(const Built& built, const Probe& probe, const std::string& 
     if (d.loc.line != probe.line) {
       return "is blamed on another line:\n" + built.found.render();
     }
-    if (d.code == "E120" && (!says(d, "`probe`") || (!shape.empty() && !says(d, shape)))) {
+    const bool is_of_part = says(d, "`probe/");  // it gets a shape of its own
+    if (d.code == "E120" && !is_of_part &&
+        (!says(d, "`probe`") || (!shape.empty() && !says(d, shape)))) {
       return "does not name the layer and the shape:\n" + built.found.render();
     }
     if (d.code == "E120" && d.notes.empty() && d.label.empty()) {

@@ -9,7 +9,9 @@ STEPS = [2, 9, 3]
 
 
 def case(class_name, inputs, config=None, **more):
-    """more: call (arguments of the call), integers (inputs are below it), scale, separate."""
+    """more: call (arguments of the call), integers (inputs are below it), scale, separate; states (the inputs after
+    the first are), masked (some steps of the first input are zeros, which a Masking leaves out), outputs (names of all
+    outputs: they are flattened and joined)."""
     if not isinstance(inputs[0], list):
         inputs = [inputs]
     return {"class_name": class_name, "config": config or {}, "inputs": inputs, **more}
@@ -63,6 +65,48 @@ def recurrent():
         case("GRU", sequence, {"units": 3, "reset_after": False, "return_sequences": True}),
         case("GRU", sequence, {"units": 3, "reset_after": False, "go_backwards": True}),
         case("GRU", [sequence, [3, 3]], {"units": 3, "reset_after": False, "use_bias": False}, states=True),
+    ]
+
+
+def wrappers():
+    sequence = [3, 5, 4]
+    masked = {"masked": True}
+
+    def inner(class_name, **config):
+        return {class_name: {"name": class_name.lower(), **config}}
+
+    def both(layer, inputs=sequence, merge_mode="concat", more=None, **config):
+        return case("Bidirectional", inputs, {"layer": layer, "merge_mode": merge_mode, **config}, **(more or {}))
+
+    every_state = ["", "forward_h", "forward_c", "backward_h", "backward_c"]
+    return [
+        both(inner("SimpleRNN", units=3)),
+        both(inner("LSTM", units=3, return_sequences=True)),
+        both(inner("GRU", units=3, return_sequences=True), merge_mode="sum"),
+        both(inner("LSTM", units=3), merge_mode="mul"),
+        both(inner("GRU", units=3, reset_after=False), merge_mode="ave"),
+        both(inner("GRU", units=2, go_backwards=True, return_sequences=True),
+             backward_layer={"SimpleRNN": {"name": "other", "units": 3, "return_sequences": True}}),
+        both(inner("LSTM", units=3, return_sequences=True), more=masked),
+        both(inner("GRU", units=3), more=masked),
+        both(inner("LSTM", units=2), backward_layer={"GRU": {"name": "other", "units": 4, "go_backwards": True}}),
+        both(inner("LSTM", units=3), [sequence] + [[3, 3]] * 4, more={"states": True}),
+        both(inner("LSTM", units=3, return_state=True), more={"outputs": every_state}),
+        both(inner("GRU", units=3, return_state=True, return_sequences=True), merge_mode=None,
+             more={"outputs": ["", "backward", "forward_h", "backward_h"], "masked": True}),
+        case("LSTM", sequence, {"units": 3, "return_state": True}, outputs=["", "state_h", "state_c"]),
+        case("GRU", sequence, {"units": 3, "return_state": True, "return_sequences": True, "go_backwards": True},
+             outputs=["", "state_h"]),
+        case("SimpleRNN", sequence, {"units": 3, "return_state": True}, outputs=["", "state_h"], **masked),
+        case("LSTM", sequence, {"units": 3, "return_sequences": True}, **masked),
+        case("LSTM", sequence, {"units": 3, "return_sequences": True, "zero_output_for_mask": True}, **masked),
+        case("GRU", sequence, {"units": 3, "go_backwards": True}, **masked),
+        case("TimeDistributed", sequence, {"layer": inner("Dense", units=3, activation="tanh")}),
+        case("TimeDistributed", [2, 3, 6, 5, 2], {"layer": inner("Conv2D", filters=3, kernel_size=3)}),
+        case("TimeDistributed", [2, 3, 4, 2], {"layer": inner("LSTM", units=3)}),
+        case("TimeDistributed", [2, 3, 4, 2],
+             {"layer": {"Bidirectional": {"name": "both", "layer": inner("GRU", units=2)}}}),
+        case("TimeDistributed", [2, 3, 4, 2], {"layer": inner("Flatten")}),
     ]
 
 
@@ -300,5 +344,6 @@ FILES = {
     "layers_normalization": normalization,
     "layers_augmentation": augmentation,
     "layers_recurrent": recurrent,
+    "layers_wrappers": wrappers,
     "layers_operations": operations,
 }

@@ -39,10 +39,32 @@ def tensor(array):
             "sum": rounded(flat.sum()), "length": rounded(np.sqrt((flat * flat).sum()))}
 
 
+def made(value):
+    """A layer of its class and arguments, {"Dense": {...}}; other values as they are."""
+    if isinstance(value, dict) and len(value) == 1 and hasattr(keras.layers, next(iter(value))):
+        (class_name, config), = value.items()
+        return getattr(keras.layers, class_name)(**{key: made(each) for key, each in config.items()})
+    return value
+
+
+def without_steps(array):
+    """Zeros at each third step, counted on by two from sample to sample."""
+    batch, steps = np.indices(array.shape[:2])
+    return jnp.where(((2 * batch + steps) % 3 == 0)[..., None], 0.0, array)
+
+
+def joined(y, case):
+    if "outputs" not in case:
+        return y
+    assert len(y) == len(case["outputs"])
+    return jnp.concatenate([each.reshape(each.shape[0], -1) for each in y], axis=-1)
+
+
 def inputs_of(case):
     if "integers" in case:
         return [jnp.asarray(splitmix.below(100 + i, case["integers"], s), jnp.int32) for i, s in enumerate(case["inputs"])]
-    return [jnp.asarray(splitmix.signed(100 + i, s, 2.0), jnp.float64) for i, s in enumerate(case["inputs"])]
+    out = [jnp.asarray(splitmix.signed(100 + i, s, 2.0), jnp.float64) for i, s in enumerate(case["inputs"])]
+    return [without_steps(out[0])] + out[1:] if "masked" in case else out
 
 
 def weight_value(index, variable):
@@ -61,7 +83,7 @@ def compute(case):
         function = operation_cases.function_of(case["expression"])
         layer = keras.layers.Lambda(lambda given: function(*given) if isinstance(given, list) else function(given))
     else:
-        layer = getattr(keras.layers, case["class_name"])(**case["config"])
+        layer = made({case["class_name"]: case["config"]})
     inputs = inputs_of(case)
     separate, states = case.get("separate", False), case.get("states", False)
 
@@ -78,7 +100,12 @@ def compute(case):
 
     def call(trainable, arrays):
         state = [v.value for v in layer.non_trainable_variables]
-        return layer.stateless_call(trainable, state, *arguments(arrays), **kwargs)
+        given = dict(kwargs)
+        if "masked" in case:
+            given["mask"] = jnp.any(arrays[0] != 0, axis=-1)
+            arrays = [arrays[0] * given["mask"][..., None], *arrays[1:]]
+        y, state = layer.stateless_call(trainable, state, *arguments(arrays), **given)
+        return joined(y, case), state
 
     trainable = [v.value for v in layer.trainable_variables]
     entry = {**case, "weights": [{"name": name_of(v), "shape": list(v.shape)} for v in weights]}

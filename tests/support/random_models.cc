@@ -128,6 +128,14 @@ const Entries kStepLayers = {
     "LSTM: {units: 3, return_sequences: true, go_backwards: true}",
     "Masking: {mask_value: 0.5}|GRU: {units: 4, return_sequences: true}",
     "GRU: {units: 3, return_sequences: true, reset_after: false}",
+    "Masking: {mask_value: 0.5}|Bidirectional: {layer: {LSTM: {units: 2, return_sequences: true}}}",
+    "Bidirectional: {layer: {GRU: {units: 4, return_sequences: true}}, merge_mode: sum}",
+    "TimeDistributed: {layer: {Dense: {units: 4, activation: tanh}}}",
+    "TimeDistributed: {layer: {BatchNormalization: {}}}",
+    "LSTM: {name: a@, units: 4, return_sequences: true, return_state: true}|RepeatVector: {n: 3, "
+    "inputs: a@.state_c}|LSTM: {units: 4, return_sequences: true, inputs: [repeat_vector, "
+    "a@.state_h, "
+    "a@.state_c]}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
 const Entries kVolumeLayers = {

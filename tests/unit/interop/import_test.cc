@@ -247,7 +247,7 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
 TEST_CASE("all problems of a model are shown together") {
   try {
     import_text(sequential(layer("ConvLSTM1D", R"("name": "r", "units": 2)") + ", " +
-                           layer("Bidirectional", R"("name": "s", "units": 2)")));
+                           layer("ConvLSTM2D", R"("name": "s", "units": 2)")));
     FAIL("not refused");
   } catch (const ConfigError& error) {
     CHECK(error.diagnostics().num_errors() == 2);

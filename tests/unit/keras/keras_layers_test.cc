@@ -50,6 +50,10 @@ ModelConfig model_config(const Json& c, const std::string& policy) {
     }
     layers.push_back({{"Input", arguments}});
   }
+  if (c.contains("masked")) {
+    layers.push_back({{"Masking", {{"name", "masked"}, {"inputs", names[0]}}}});
+    names[0] = "masked";
+  }
   Json arguments = c["config"];
   arguments["name"] = "layer";
   arguments["inputs"] = names;
@@ -63,13 +67,37 @@ ModelConfig model_config(const Json& c, const std::string& policy) {
     arguments["call"] = c["call"];
   }
   layers.push_back({{c["class_name"].get<std::string>(), arguments}});
+  std::string output = "layer";
+  if (c.contains("outputs")) {  // all of them, flattened and joined
+    Json flat = Json::array();
+    for (const Json& name : c["outputs"]) {
+      const std::string own = name.get<std::string>();
+      flat.push_back("flat_" + own);
+      layers.push_back(
+          {{"Flatten",
+            {{"name", flat.back()}, {"inputs", own.empty() ? "layer" : "layer." + own}}}});
+    }
+    output = "joined";
+    layers.push_back({{"Concatenate", {{"name", output}, {"inputs", flat}}}});
+  }
   const Json config = {{"dtype_policy", policy},
-                       {"model", {{"layers", layers}, {"outputs", "layer"}}},
+                       {"model", {{"layers", layers}, {"outputs", output}}},
                        {"compile", {{"loss", "mse"}}}};
   LoadOptions options;
   options.source = std::make_shared<const SourceFile>("case.yaml", json_text(config));
   options.require_data = false;
   return load_config(options).model;
+}
+
+// Whether element i lies in a step that Masking leaves out: each third one, counted on by two from
+// sample to sample.
+bool is_left_out(const Json& c, size_t index, int64_t i) {
+  if (!c.contains("masked") || index > 0) {
+    return false;
+  }
+  const Shape shape = c["inputs"][index].get<Shape>();
+  const int64_t step = i / shape[2];
+  return (2 * (step / shape[1]) + step % shape[1]) % 3 == 0;
 }
 
 HostTensor input_tensor(const Json& c, size_t index, DType dtype) {
@@ -78,7 +106,8 @@ HostTensor input_tensor(const Json& c, size_t index, DType dtype) {
   for (int64_t i = 0; i < out.size(); ++i) {
     const auto k = static_cast<uint64_t>(i);
     out.set(i, limit > 0 ? static_cast<double>(splitmix_below(100 + index, k, limit))
-                         : splitmix_signed(100 + index, k, 2));
+               : is_left_out(c, index, i) ? 0
+                                          : splitmix_signed(100 + index, k, 2));
   }
   return out;
 }
@@ -286,9 +315,9 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
   // Call and Repeat stand for other layers; RandomCrop draws where it crops; the mask of Masking is
   // in nn/masks_test.cc.
   std::set<std::string> seen = {"Call", "Input", "Masking", "RandomCrop", "Repeat"};
-  for (const char* name :
-       {"layers", "layers_convolution", "layers_pooling", "layers_spatial", "layers_normalization",
-        "layers_augmentation", "layers_attention", "layers_recurrent", "layers_operations"}) {
+  for (const char* name : {"layers", "layers_convolution", "layers_pooling", "layers_spatial",
+                           "layers_normalization", "layers_augmentation", "layers_attention",
+                           "layers_recurrent", "layers_wrappers", "layers_operations"}) {
     const Json json = golden_json(std::string("keras/") + name);
     for (const Json& c : json["cases"]) {
       seen.insert(c["class_name"].get<std::string>());
@@ -322,6 +351,9 @@ TEST_CASE("layers of attention and positions are Keras' and Keras Hub's") {
 }
 TEST_CASE("recurrent layers are Keras'") {
   CHECK(check_file("layers_recurrent").size() == 3);
+}
+TEST_CASE("layers around layers, further outputs and masks of steps are Keras'") {
+  CHECK(check_file("layers_wrappers").size() == 5);
 }
 TEST_CASE("expressions are what Python makes of them with keras.ops") {
   CHECK(check_file("layers_operations").size() == 1);
