@@ -199,8 +199,34 @@ def hub():
     return model
 
 
+def wrapped():
+    """An encoder whose states begin a decoder, both directions apart and merged, and layers for each step."""
+    x = keras.Input((5, 3))
+    y, h, c = L.LSTM(4, return_state=True, name="encoder")(x)
+    z = L.LSTM(4, return_sequences=True, name="decoder")(L.RepeatVector(3)(y), initial_state=[h, c])
+    a, b, forward, backward = L.Bidirectional(L.GRU(2, return_state=True, return_sequences=True), merge_mode=None)(x)
+    other = L.SimpleRNN(2, go_backwards=True, name="other")
+    merged = L.Bidirectional(L.GRU(2), merge_mode="mul", backward_layer=other)(a, initial_state=[forward, backward])
+    steps = L.TimeDistributed(L.BatchNormalization())(L.TimeDistributed(L.Dense(2, activation="tanh"))(z))
+    model = keras.Model(x, [steps, L.Concatenate()([merged, L.GlobalAveragePooling1D()(b), backward]), h])
+    model.compile("adam", "mse")
+    return model
+
+
+def masked():
+    """A mask of steps that goes through several recurrent layers."""
+    ids = keras.Input((7,), dtype="int32")
+    x = L.Embedding(11, 4, mask_zero=True)(ids)
+    x = L.Bidirectional(L.LSTM(3, return_sequences=True))(x)
+    x = L.TimeDistributed(L.Dense(4, activation="relu"))(x)
+    x = L.LSTM(3, return_sequences=True)(x)
+    model = keras.Model(ids, L.GRU(2)(x))
+    model.compile("adam", "mse")
+    return model
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub]
+          hub, wrapped, masked]
 
 
 def fill(model, seed):

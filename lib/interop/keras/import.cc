@@ -273,6 +273,13 @@ class ConfigWriter {
 
   // Keras' list of metrics has one entry for each output; ours has the names.
   Json by_output(const Json& given, const Spec& field) const {
+    if (given.is_object() && !given.contains("class_name")) {
+      Json out = Json::object();
+      for (const auto& [key, value] : given.items()) {
+        out[output_named(key)] = value;
+      }
+      return out;
+    }
     if (field.kind != ValueKind::kObjectsPerOutput || !given.is_array()) {
       return given;
     }
@@ -286,6 +293,18 @@ class ConfigWriter {
       out[model_.outputs_are_named ? name : names_[call]] = given[i];
     }
     return out;
+  }
+
+  // Keras calls a further output as its layer: "encoder.state_h" for "encoder".
+  std::string output_named(const std::string& key) const {
+    std::string further;
+    for (const auto& [name, call] : model_.outputs) {
+      if (name == key || (name.starts_with(key + ".") && !further.empty())) {
+        return key;
+      }
+      further = name.starts_with(key + ".") ? name : further;
+    }
+    return further.empty() ? key : further;
   }
 
   // An object with arguments has a line of its own.
