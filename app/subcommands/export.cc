@@ -14,6 +14,7 @@
 #include "interop/keras/export_model.h"
 #include "interop/keras/export_python.h"
 #include "interop/keras/weights.h"
+#include "interop/onnx/export_onnx.h"
 #include "interop/save_model.h"
 #include "output.h"
 #include "run_flags.h"
@@ -31,20 +32,23 @@ struct ExportOptions {
   bool quiet = false;
 };
 
-enum class Format { kModel, kPython, kJson };
+enum class Format { kModel, kPython, kJson, kOnnx };
 
 Format format_of(const std::string& path) {
   const std::string lower = to_lower(path);
   if (ends_with(lower, ".py") || ends_with(lower, ".json")) {
     return ends_with(lower, ".py") ? Format::kPython : Format::kJson;
   }
+  if (ends_with(lower, ".onnx")) {
+    return Format::kOnnx;
+  }
   if (model_format(path) != ModelFormat::kNone) {
     return Format::kModel;
   }
   refuse(
       "E140", fmt::format("cannot tell what to write from the name `{}`", path),
-      "end it with .keras, .weights.h5, .npz, .safetensors, .json (architecture) or .py (a Keras "
-      "script)");
+      "end it with .keras, .onnx, .weights.h5, .npz, .safetensors, .json (architecture) or .py (a "
+      "Keras script)");
 }
 
 std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
@@ -93,6 +97,10 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
     refuse("E140", "no weights given",
            "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
+  if (format == Format::kOnnx) {
+    const std::string image = onnx_image(setup, read_weights_of(setup, weights));
+    return write_file_atomic(path, std::string_view(image));
+  }
   write_model(path, setup.config(), setup.model(), read_weights_of(setup, weights),
               time_of(weights));
 }
@@ -126,13 +134,13 @@ void add_export(Subcommands& to) {
   auto [app, options, subcommand] =
       to.add<ExportOptions>("export",
                             "Weights or the whole model of a run, or of a config with weights, for "
-                            "Keras and others (not the optimizer's state)",
+                            "Keras, ONNX and others (not the optimizer's state)",
                             run_export);
   options.config.add_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
   app.add_option(
          "-o,--output", options.output,
-         "What to write, by its end: .keras, .weights.h5, .npz, .safetensors, .json (Keras' "
+         "What to write, by its end: .keras, .onnx, .weights.h5, .npz, .safetensors, .json (Keras' "
          "architecture), .py (a Keras script, with .weights.h5 beside it)")
       ->type_name("FILE")
       ->required();

@@ -1,0 +1,78 @@
+#include "interop/onnx/export_onnx.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/text.h"
+#include "interop/onnx/onnx_ops.h"
+#include "passes/simplify.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int64_t kIrVersion = 8, kOperatorSet = 17;
+constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;  // of a message
+// Two batches: what differs between their graphs is counted in samples.
+constexpr int64_t kBatch = 2, kOtherBatch = 3;
+
+// The layer that an op is of: the path's first part.
+std::string layer_of(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+void check_alike(const Graph& a, const Graph& b) {
+  MESHTRAIN_CHECK(a.nodes.size() == b.nodes.size(), "{} and {} nodes", a.nodes.size(),
+                  b.nodes.size());
+  for (size_t i = 0; i < a.nodes.size(); ++i) {
+    MESHTRAIN_CHECK(a.nodes[i].op == b.nodes[i].op, "{} and {}", a.nodes[i].path, b.nodes[i].path);
+  }
+}
+
+void check_size(const std::vector<NamedTensor>& weights) {
+  int64_t bytes = 0;
+  for (const NamedTensor& weight : weights) {
+    bytes += static_cast<int64_t>(weight.tensor.num_bytes());
+  }
+  if (bytes >= kMostBytes) {
+    throw ConfigError("E417", {},
+                      fmt::format("the weights have {} bytes, and an ONNX file ends at 2 GiB",
+                                  format_thousands(bytes)))
+        .help("write .safetensors or .keras");
+  }
+}
+
+}  // namespace
+
+std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weights) {
+  check_size(weights);
+  const Graph graph = simplify(setup.global_graph(StepKind::kPredict, kBatch));
+  const Graph other = simplify(setup.global_graph(StepKind::kPredict, kOtherBatch));
+  check_alike(graph, other);
+
+  onnx::ModelProto model;
+  model.set_ir_version(kIrVersion);
+  model.set_producer_name("meshtrain");
+  model.add_opset_import()->set_version(kOperatorSet);
+  onnx::GraphProto& out = *model.mutable_graph();
+  out.set_name(setup.model().name());
+  OnnxOps ops(setup.model(), {graph, other}, {kBatch, kOtherBatch}, weights, out);
+  Diagnostics problems;
+  std::set<std::string> said;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (const std::string problem = ops.add(node, static_cast<NodeId>(i));
+        !problem.empty() && said.insert(layer_of(node.path) + problem).second) {
+      problems.error(
+          "E417", {},
+          fmt::format("layer `{}`: {} cannot be said in ONNX", layer_of(node.path), problem));
+    }
+  }
+  problems.throw_if_errors();
+  ops.add_outputs();
+  std::string image;
+  MESHTRAIN_CHECK(model.SerializeToString(&image), "{} bytes", model.ByteSizeLong());
+  return image;
+}
+
+}  // namespace meshtrain
