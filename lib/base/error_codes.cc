@@ -213,8 +213,8 @@ constexpr ErrorCode kCodes[] = {
      "where they were made; write the function of a Lambda as an expression."},
     {"E416", "a Keras model that cannot be taken over",
      "The message names the layer and what is not there."},
-    {"E417", "a config that cannot be said in Keras",
-     "The message names the part that Keras has no words for."},
+    {"E417", "a model that cannot be said in Keras or ONNX",
+     "The message names the part that the other has no words for."},
     {"E420", "no space for a checkpoint",
      "Free some, write elsewhere (`-o`), or keep fewer (`checkpoint.keep`). Older checkpoints are "
      "untouched."},

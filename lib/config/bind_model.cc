@@ -221,7 +221,7 @@ class ModelBinder {
       return std::find(names.begin(), names.end(), class_name) != names.end();
     };
     const size_t count = layer.inputs.size();
-    const bool takes_two = is_any({"Subtract", "Dot"});
+    const bool takes_two = is_any({"Subtract", "Dot", "CustomScaleLayer"});
     const bool takes_many =
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
     const ClassSpec* spec = find_class(Category::kLayer, class_name);

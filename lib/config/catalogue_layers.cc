@@ -122,6 +122,18 @@ std::vector<ClassSpec> merging() {
   out.push_back(layer_class("Lambda",
                             "an expression of its inputs, by name, with the functions of keras.ops",
                             with_function({})));
+  // Of networks of keras.applications.
+  out.push_back(layer_class("CustomScaleLayer", "the first input and `scale` times the second",
+                            {number("scale", "", "factor of the second input").required()}));
+  out.push_back(layer_class("LayerScale", "each channel times a weight",
+                            {number("init_values", "", "what the weights begin with").required(),
+                             size_arg("projection_dim", "number of channels")}));
+  out.push_back(layer_class("StochasticDepth", "drops whole samples in training",
+                            {number("drop_path_rate", "", "part of the samples that is dropped")
+                                 .required()
+                                 .least(0)
+                                 .most(1),
+                             seed_arg()}));
   // How it computes is the layer's own matter.
   out.push_back(make_class("Call", "uses an earlier layer again, with the same weights",
                            {text("layer", "", "name of the layer").required(), name_arg(),

@@ -27,7 +27,7 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                augmentation_layers,  color_layers,
                                filter_layers,        warp_layers,
                                transformer_layers,   recurrent_layers,
-                               wrapper_layers}) {
+                               wrapper_layers,       application_layers}) {
       for (const LayerEntry& entry : family()) {
         MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);

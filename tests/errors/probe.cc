@@ -113,8 +113,8 @@ bool says(const Diagnostic& d, const std::string& part) {
 
 bool takes_two_inputs(const std::string& class_name) {
   static const std::set<std::string> kNames = {
-      "Add",     "Subtract",    "Multiply", "Average",   "Maximum",
-      "Minimum", "Concatenate", "Dot",      "Attention", "AdditiveAttention"};
+      "Add",         "Subtract", "Multiply",  "Average",           "Maximum",         "Minimum",
+      "Concatenate", "Dot",      "Attention", "AdditiveAttention", "CustomScaleLayer"};
   return kNames.contains(class_name);
 }
 

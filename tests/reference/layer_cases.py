@@ -107,6 +107,9 @@ def wrappers():
         case("TimeDistributed", [2, 3, 4, 2],
              {"layer": {"Bidirectional": {"name": "both", "layer": inner("GRU", units=2)}}}),
         case("TimeDistributed", [2, 3, 4, 2], {"layer": inner("Flatten")}),
+        case("LayerScale", [2, 3, 4], {"init_values": 0.1, "projection_dim": 4}),
+        case("StochasticDepth", [2, 3, 4], {"drop_path_rate": 0.3}, call={"training": False}),
+        case("CustomScaleLayer", [[2, 3, 4], [2, 3, 4]], {"scale": 0.17}),
     ]
 
 

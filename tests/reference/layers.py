@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+from keras.src.applications import convnext, inception_resnet_v2
 
 import layer_cases
 import operation_cases
@@ -39,11 +40,17 @@ def tensor(array):
             "sum": rounded(flat.sum()), "length": rounded(np.sqrt((flat * flat).sum()))}
 
 
+# Layers of networks that Keras builds, which keras.layers has not.
+OTHERS = {"LayerScale": convnext.LayerScale, "StochasticDepth": convnext.StochasticDepth,
+          "CustomScaleLayer": inception_resnet_v2.CustomScaleLayer}
+
+
 def made(value):
     """A layer of its class and arguments, {"Dense": {...}}; other values as they are."""
-    if isinstance(value, dict) and len(value) == 1 and hasattr(keras.layers, next(iter(value))):
+    if isinstance(value, dict) and len(value) == 1 and (next(iter(value)) in OTHERS
+                                                        or hasattr(keras.layers, next(iter(value)))):
         (class_name, config), = value.items()
-        return getattr(keras.layers, class_name)(**{key: made(each) for key, each in config.items()})
+        return (OTHERS.get(class_name) or getattr(keras.layers, class_name))(**{key: made(each) for key, each in config.items()})
     return value
 
 

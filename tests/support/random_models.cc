@@ -131,6 +131,9 @@ const Entries kStepLayers = {
     "Masking: {mask_value: 0.5}|Bidirectional: {layer: {LSTM: {units: 2, return_sequences: true}}}",
     "Bidirectional: {layer: {GRU: {units: 4, return_sequences: true}}, merge_mode: sum}",
     "TimeDistributed: {layer: {Dense: {units: 4, activation: tanh}}}",
+    "Dense: {units: 4}|LayerScale: {init_values: 0.5, projection_dim: 4}|StochasticDepth: 0.4",
+    "ELU: {name: a@}|Dropout: {name: b@, rate: 0.2}|CustomScaleLayer: {scale: 0.3, inputs: [a@, "
+    "b@]}",
     "TimeDistributed: {layer: {BatchNormalization: {}}}",
     "LSTM: {name: a@, units: 4, return_sequences: true, return_state: true}|RepeatVector: {n: 3, "
     "inputs: a@.state_c}|LSTM: {units: 4, return_sequences: true, inputs: [repeat_vector, "

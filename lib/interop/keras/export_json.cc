@@ -25,6 +25,14 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
 }
 
 OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
+  const bool is_convnext = class_name == "LayerScale" || class_name == "StochasticDepth";
+  if (is_convnext || class_name == "CustomScaleLayer") {
+    OrderedJson out = serialized(is_convnext ? "keras.src.applications.convnext"
+                                             : "keras.src.applications.inception_resnet_v2",
+                                 class_name, std::move(config));
+    out["registered_name"] = class_name;
+    return out;
+  }
   if (!is_of_hub(class_name)) {
     return serialized("keras.layers", class_name, std::move(config));
   }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
+#include "engine/step_graph.h"
 #include "ir/op.h"
 #include "ir/ops/einsum.h"
 
@@ -42,7 +44,27 @@ OnnxOps::OnnxOps(const Model& model, std::array<Graph, 2> graphs, std::array<int
       weights_(weights),
       out_(out),
       g_(out, ""),
-      names_(graphs_[0].values.size()) {}
+      names_(graphs_[0].values.size()) {
+  // By the model: a graph lacks inputs of which only the shape counts.
+  for (size_t i = 0; i < model_.inputs().size(); ++i) {
+    const Model::Call& call = model_.calls()[static_cast<size_t>(model_.inputs()[i])];
+    const auto node =
+        std::find_if(graphs_[0].nodes.begin(), graphs_[0].nodes.end(), [&](const Node& each) {
+          return each.op->name == "input" && each.attr_string("name") == input_name(i);
+        });
+    std::vector<int64_t> shape(call.output_shape.begin(), call.output_shape.end());
+    DType type = call.dtype;
+    if (node != graphs_[0].nodes.end()) {
+      const ValueId value = node->outputs[0];
+      names_[value] = call.name;
+      type = dtype(value);
+      shape = sizes(value);
+    }
+    OnnxGraph::declare(*out_.add_input(), call.name, type, shape);
+  }
+  g_.set_scope("batch");
+  batch_ = g_.slice(g_.add("Shape", {out_.input(0).name()}), 0, 0, 1);
+}
 
 std::vector<int64_t> OnnxOps::sizes(ValueId value) const {
   const Shape &a = graphs_[0].shape(value), &b = graphs_[1].shape(value);
@@ -86,6 +108,9 @@ std::string OnnxOps::add(const Node& node, NodeId id) {
   g_.set_scope(node.path);
   std::string problem;
   const std::string_view op = node.op->name;
+  if (op == "input") {
+    return "";  // known from the beginning
+  }
   if (op == "scan_rnn") {
     scan(node);
   } else if (op == "top_k") {
@@ -110,8 +135,8 @@ OnnxTensor OnnxOps::one_result(const Node& node, NodeId id, std::string& problem
   if (op == "var_use" || op == "pin") {
     return in(node, 0);
   }
-  if (op == "parameter" || op == "input" || op == "constant" || op == "iota") {
-    return source(node, problem);
+  if (op == "parameter" || op == "constant" || op == "iota") {
+    return source(node, id, problem);
   }
   if (op == "broadcast" || op == "transpose" || op == "reshape" || op == "slice" || op == "pad" ||
       op == "concat" || op == "reverse") {
@@ -187,18 +212,26 @@ OnnxTensor OnnxOps::elementwise(const Node& node, std::string& problem) {
   return "";
 }
 
-OnnxTensor OnnxOps::source(const Node& node, std::string& problem) {
+// A number; one that the number of samples divides, such as a mean's factor, follows the batch.
+OnnxTensor OnnxOps::number(const Node& node, NodeId id, std::string& problem) {
+  const double a = node.attr_double("value");
+  const double b = graphs_[1].nodes[static_cast<size_t>(id)].attr_double("value");
+  const DType type = dtype(node.outputs[0]);
+  if (a == b || (a != a && b != b)) {
+    return g_.scalar(a, type);
+  }
+  const double total = a * static_cast<double>(batches_[0]);
+  if (std::abs(total - b * static_cast<double>(batches_[1])) > 1e-6 * std::abs(total)) {
+    problem = "a number that depends on the batch";
+    return "";
+  }
+  const OnnxTensor count = g_.reshape(g_.cast(batch_, type), {});
+  return g_.add("Div", {g_.scalar(total, type), count});
+}
+
+OnnxTensor OnnxOps::source(const Node& node, NodeId id, std::string& problem) {
   const std::string_view op = node.op->name;
   const ValueId value = node.outputs[0];
-  if (op == "input") {
-    const std::string& name =
-        model_.calls()[static_cast<size_t>(model_.inputs()[num_inputs_])].name;
-    OnnxGraph::declare(*out_.add_input(), name, dtype(value), sizes(value));
-    if (num_inputs_++ == 0) {
-      batch_ = g_.slice(g_.add("Shape", {name}), 0, 0, 1);
-    }
-    return name;
-  }
   if (op == "parameter") {
     const std::string& path =
         graphs_[0].variables[static_cast<size_t>(node.attr_int("variable"))].path;
@@ -209,7 +242,7 @@ OnnxTensor OnnxOps::source(const Node& node, std::string& problem) {
   }
   const std::vector<int64_t> shape = sizes(value);
   if (op == "constant") {
-    const OnnxTensor one = g_.scalar(node.attr_double("value"), dtype(value));
+    const OnnxTensor one = number(node, id, problem);
     return shape.empty() ? one : g_.add("Expand", {one, shape_tensor(shape)});
   }
   const auto axis = static_cast<size_t>(node.attr_int("axis"));

@@ -34,7 +34,8 @@ class OnnxOps {
 
   OnnxTensor one_result(const Node& node, NodeId id, std::string& problem);
   OnnxTensor elementwise(const Node& node, std::string& problem);
-  OnnxTensor source(const Node& node, std::string& problem);
+  OnnxTensor number(const Node& node, NodeId id, std::string& problem);
+  OnnxTensor source(const Node& node, NodeId id, std::string& problem);
   OnnxTensor moved(const Node& node, NodeId id, std::string& problem);
   OnnxTensor reduced(const Node& node, std::string& problem);
   OnnxTensor einsum(const Node& node);
@@ -52,7 +53,6 @@ class OnnxOps {
   OnnxGraph g_;
   std::vector<OnnxTensor> names_;  // of the values
   OnnxTensor batch_;               // the number of samples, int64 (1)
-  size_t num_inputs_ = 0;
 };
 
 }  // namespace meshtrain

@@ -353,7 +353,7 @@ TEST_CASE("recurrent layers are Keras'") {
   CHECK(check_file("layers_recurrent").size() == 3);
 }
 TEST_CASE("layers around layers, further outputs and masks of steps are Keras'") {
-  CHECK(check_file("layers_wrappers").size() == 5);
+  CHECK(check_file("layers_wrappers").size() == 8);
 }
 TEST_CASE("expressions are what Python makes of them with keras.ops") {
   CHECK(check_file("layers_operations").size() == 1);
