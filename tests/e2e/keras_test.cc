@@ -167,7 +167,7 @@ TEST_CASE("misuse of import and export has its exit codes") {
   CHECK(contains(twice.err, "error[E141]"));
   CHECK(code({"import", model, "-o", "small.yaml"}) == 2);
   CHECK(code({"import", model, "-o", "/proc/none"}) == 74);
-  CHECK(code({"export", "in/config.yaml", "-o", "model.onnx"}) == 2);
+  CHECK(code({"export", "in/config.yaml", "-o", "model.pt"}) == 2);
   CHECK(code({"export", "in/config.yaml"}) == 2);
   CHECK(code({"export", "small.yaml", "-o", "model.keras"}) == 2);
   CHECK(code({"export", "in/config.yaml", "-o", "none/model.keras"}) == 74);
