@@ -29,9 +29,14 @@ inline OtherThreads watch_threads(const std::function<void()>& work) {
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ended)) {
       const std::string id = task.path().filename();
       std::ifstream status(task.path() / "status");
+      // The kernel shows one that has just ended as one of no process, with `Threads: 0` and an
+      // empty mask; "Threads:" comes first.
+      int of_process = 0;
       for (std::string word; id != own && id != main && status >> word;) {
         unsigned long long blocked = 0;
-        if (word == "SigBlk:" && status >> std::hex >> blocked) {
+        if (word == "Threads:") {
+          status >> of_process;
+        } else if (word == "SigBlk:" && of_process > 0 && status >> std::hex >> blocked) {
           constexpr auto bit = [](int number) { return 1ULL << (number - 1); };
           ++out.seen;
           out.open += (blocked & bit(SIGINT)) == 0 || (blocked & bit(SIGTERM)) == 0 ? 1 : 0;
