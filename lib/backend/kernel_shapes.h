@@ -137,7 +137,21 @@ struct RotaryShape {
 
 // A recurrent cell over time (ir/ops/rnn.cc). Activations: of the new content, and of the gates.
 enum class RnnCell : uint8_t { kSimple, kLstm, kGru, kGruResetAfter };
-enum class RnnActivation : uint8_t { kTanh, kSigmoid, kRelu, kLinear };
+enum class RnnActivation : uint8_t {
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kLinear,
+  kHardSigmoid,
+  kRelu6,
+  kSoftplus,
+  kSoftsign,
+  kElu,
+  kSelu,
+  kLeakyRelu,
+  kExponential,
+  kHardTanh,
+};
 
 struct RnnShape {
   DType dtype = DType::kFloat32;
@@ -154,11 +168,11 @@ struct RnnShape {
 // Arrays of a recurrent cell; null: the cell has none, or the pass does not use it.
 struct RnnArrays {
   const std::byte *x = nullptr, *kernel = nullptr, *h0 = nullptr, *c0 = nullptr, *bias = nullptr;
-  const std::byte* mask = nullptr;
+  const std::byte *mask = nullptr, *drop = nullptr;
   std::byte *h = nullptr, *c = nullptr;  // results; operands of the gradient
   const std::byte *dh = nullptr, *dc = nullptr;
   std::byte *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *extra = nullptr;
-  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, h, c, dh, dc, dx, dh0, dc0, extra);
+  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, drop, h, c, dh, dc, dx, dh0, dc0, extra);
 };
 
 }  // namespace meshtrain

@@ -15,7 +15,11 @@ Args recurrent_args(Args own_activations, Args own_flags) {
                         "part of the input's features that is dropped, the same at each step")
                      .least(0)
                      .most(1));
-  args.push_back(number("recurrent_dropout", "0.0", "dropout of the state: must be 0").least(0));
+  args.push_back(number("recurrent_dropout", "0.0",
+                        "part of the state that the product of each gate does not see, the same at "
+                        "each step")
+                     .least(0)
+                     .most(1));
   args.push_back(seed_arg());
   args.insert(args.end(), own_flags.begin(), own_flags.end());
   args.push_back(boolean("return_sequences", "false", "the states of all steps, not the last one"));
@@ -33,7 +37,7 @@ Args recurrent_args(Args own_activations, Args own_flags) {
 Spec gate_activation() {
   Spec spec = activation_arg("sigmoid");
   spec.name = "recurrent_activation";
-  spec.help = "of the gates: tanh, sigmoid, relu or linear";
+  spec.help = "of the gates";
   return spec;
 }
 Spec use_cudnn() {

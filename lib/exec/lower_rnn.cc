@@ -1,4 +1,6 @@
 // Recurrent cells over all steps, and their gradient (ir/ops/rnn.cc).
+#include <algorithm>
+
 #include "exec/lower.h"
 #include "ir/ops/rnn.h"
 
@@ -6,10 +8,8 @@ namespace meshtrain {
 namespace {
 
 RnnActivation activation_of(std::string_view name) {
-  return name == "tanh"      ? RnnActivation::kTanh
-         : name == "sigmoid" ? RnnActivation::kSigmoid
-         : name == "relu"    ? RnnActivation::kRelu
-                             : RnnActivation::kLinear;
+  const auto names = rnn_activations();
+  return static_cast<RnnActivation>(std::ranges::find(names, name) - names.begin());
 }
 
 RnnShape rnn_shape(const StepContext& context, const RnnOperands& at) {
@@ -41,8 +41,8 @@ void add_scan(StepContext& context, bool is_gradient) {
     const auto output = [&](int i) {
       return i < 0 ? nullptr : context.output_shard(static_cast<size_t>(i), p);
     };
-    RnnArrays a{input(at.x),  input(at.kernel), input(at.h0),
-                input(at.c0), input(at.bias),   input(at.mask)};
+    RnnArrays a{input(at.x),    input(at.kernel), input(at.h0),  input(at.c0),
+                input(at.bias), input(at.mask),   input(at.drop)};
     if (is_gradient) {
       a.h = input(at.h);
       a.c = input(at.c);

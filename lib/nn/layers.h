@@ -29,7 +29,7 @@ std::vector<LayerEntry> lambda_layers();               // lambda.cc
 std::vector<LayerEntry> dot_layers();                  // dot.cc
 std::vector<LayerEntry> attention_layers();            // attention.cc
 std::vector<LayerEntry> recurrent_layers();            // recurrent.cc
-std::vector<LayerEntry> application_layers();            // application_layers.cc
+std::vector<LayerEntry> application_layers();          // application_layers.cc
 std::vector<LayerEntry> wrapper_layers();              // wrappers.cc
 std::vector<LayerEntry> score_attention_layers();      // score_attention.cc
 std::vector<LayerEntry> transformer_layers();          // transformer_blocks.cc

@@ -2,6 +2,8 @@
 // Source: Keras 3 layers/rnn.
 #include <algorithm>
 
+#include "config/flow.h"
+#include "ir/ops/rnn.h"
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/compile.h"
@@ -55,14 +57,15 @@ class Recurrent : public ConfiguredLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    ValueId x = dropped(context, to_compute(context, inputs[0]));
+    const ValueId drop = state_drop(context, inputs[0]);
+    ValueId x = to_compute(context, inputs[0]);
     ValueId mask = context.masks.empty() ? kNone : context.masks[0];
     if (config_.boolean("go_backwards")) {
       x = b.reverse(x, 1);
       mask = mask == kNone ? kNone : b.reverse(mask, 1);
     }
     const ValueId bias = bias_ == kNone ? kNone : context.weight(bias_);
-    ValueId product = b.einsum("btf,fg->btg", {x, context.weight(kernel_)});
+    ValueId product = input_product(context, x, drop != kNone);
     if (bias != kNone) {
       product = b.add(product, has_two_biases() ? bias_row(b, bias, 0) : bias);
     }
@@ -75,12 +78,16 @@ class Recurrent : public ConfiguredLayer {
     if (mask != kNone) {
       operands.push_back(mask);
     }
+    if (drop != kNone) {
+      operands.push_back(drop);
+    }
     const ValueList states =
         b.add_node("scan_rnn", std::move(operands),
                    {{"cell", op_cell()},
                     {"activation", activation("activation")},
                     {"recurrent_activation", activation("recurrent_activation")},
-                    {"has_mask", int64_t{mask != kNone}}});  // of all steps: h, and c of LSTM
+                    {"has_mask", int64_t{mask != kNone}},
+                    {"has_drop", int64_t{drop != kNone}}});  // of all steps: h, and c of LSTM
     ValueId output = states[0];
     if (mask != kNone && config_.boolean("zero_output_for_mask")) {
       output = b.mul(output, mask_beside(b, mask, output));
@@ -110,17 +117,12 @@ class Recurrent : public ConfiguredLayer {
  private:
   // Reports arguments of Keras that this layer has not.
   bool is_built(Diagnostics& diagnostics) const {
-    bool ok = config_.number("recurrent_dropout") == 0;
-    if (!ok) {
-      argument_error(diagnostics, "recurrent_dropout", "must be 0: states are not dropped here")
-          .help("write `dropout`, which is of the inputs");
-    }
     if (config_.boolean("stateful")) {
       argument_error(diagnostics, "stateful", "must be false: states begin anew with each batch")
           .help("leave it out; the states of one layer can be inputs of another");
-      ok = false;
+      return false;
     }
-    return ok;
+    return true;
   }
   // Reports inputs that are not a sequence, and states of other shapes.
   bool takes_states(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
@@ -148,37 +150,63 @@ class Recurrent : public ConfiguredLayer {
     return true;
   }
 
-  // The op's name of an activation; empty where it has none.
+  // The op's name of an activation; empty where it has none, or has it with other arguments.
   std::string activation(const char* argument) const {
-    const std::string key = named_value(value_or_null(config_, argument)).key;
-    for (const char* known : {"tanh", "sigmoid", "relu", "linear"}) {
-      if (key == known) {
-        return key;
-      }
+    const ConfigValue& value = value_or_null(config_, argument);
+    const NamedValue given = named_value(value);
+    if (given.key.empty()) {
+      return "linear";
     }
-    return key.empty() ? "linear" : "";
+    const bool has_defaults = given.object == nullptr || name_key(yaml_flow(value)) == given.key;
+    const auto known =
+        std::ranges::find(rnn_activations(), given.key, [](auto name) { return name_key(name); });
+    return has_defaults && known != rnn_activations().end() ? std::string(*known) : "";
   }
   bool takes_activations(Diagnostics& diagnostics) const {
     bool ok = true;
     for (const char* argument : {"activation", "recurrent_activation"}) {
       if (activation(argument).empty()) {
         argument_error(diagnostics, argument, "is none of those that recurrent layers have")
-            .help("write tanh, sigmoid, relu or linear");
+            .help(fmt::format("write one of these, without arguments: {}",
+                              fmt::join(rnn_activations(), ", ")));
         ok = false;
       }
     }
     return ok;
   }
 
-  // One mask of the features for all steps of a sequence.
-  ValueId dropped(CallContext& context, ValueId x) const {
-    const double rate = config_.number("dropout");
+  // x K. One mask drops features at all steps of a sequence; where states are dropped each gate has
+  // a mask of its own, as in Keras.
+  ValueId input_product(CallContext& context, ValueId x, bool each_gate) const {
+    Builder& b = context.builder;
+    const ValueId kernel = context.weight(kernel_);
+    const double rate = context.training ? config_.number("dropout") : 0;
+    const Shape shape = b.shape(x);
+    const auto product = [&](ValueId part) {
+      const ValueId dropped =
+          rate == 0 ? x : b.dropout(x, rate, context.step, seed(context), {shape[0], 1, shape[2]});
+      return b.einsum("btf,fg->btg", {dropped, part});
+    };
+    if (!each_gate || rate == 0) {
+      return product(kernel);
+    }
+    ValueList parts;
+    for (int64_t gate = 0; gate < gates(); ++gate) {
+      parts.push_back(product(b.slice(kernel, 1, gate * units_, (gate + 1) * units_)));
+    }
+    return parts.size() == 1 ? parts[0] : b.concat(parts, 2);
+  }
+
+  // What `recurrent_dropout` multiplies the states of each gate with, at all steps alike: (batch,
+  // gates units); kNone without it.
+  ValueId state_drop(CallContext& context, ValueId x) const {
+    const double rate = config_.number("recurrent_dropout");
     if (!context.training || rate == 0) {
-      return x;
+      return kNone;
     }
     Builder& b = context.builder;
-    const Shape& shape = b.shape(x);
-    return b.dropout(x, rate, context.step, seed(context), {shape[0], 1, shape[2]});
+    const ValueId ones = b.constant(1, context.compute_dtype, {b.shape(x)[0], gates() * units_});
+    return b.dropout(ones, rate, context.step, seed(context));
   }
 
   void add_states(CallContext& context, std::span<const ValueId> inputs, int64_t batch,

@@ -1,3 +1,4 @@
+#include "ir/ops/rnn.h"
 #include "op/op_case.h"
 
 namespace meshtrain {
@@ -9,17 +10,20 @@ struct RnnSetting {
   std::string activation = "tanh", recurrent = "sigmoid";
   bool has_mask = false;
   int64_t batch = 4, steps = 3, units = 2;
+  bool has_drop = false;
 };
 
 OpCase rnn_forward_case(const RnnSetting& s) {
-  OpCase out{fmt::format("scan_rnn of {}, {} and {}{}, {} steps", s.cell, s.activation, s.recurrent,
-                         s.has_mask ? " with a mask" : "", s.steps),
-             "scan_rnn",
-             {},
-             {{"cell", s.cell},
-              {"activation", s.activation},
-              {"recurrent_activation", s.recurrent},
-              {"has_mask", int64_t{s.has_mask}}}};
+  OpCase out{
+      fmt::format("scan_rnn of {}, {} and {}{}{}, {} steps", s.cell, s.activation, s.recurrent,
+                  s.has_mask ? " with a mask" : "", s.has_drop ? ", states dropped" : "", s.steps),
+      "scan_rnn",
+      {},
+      {{"cell", s.cell},
+       {"activation", s.activation},
+       {"recurrent_activation", s.recurrent},
+       {"has_mask", int64_t{s.has_mask}},
+       {"has_drop", int64_t{s.has_drop}}}};
   const Shape state{s.batch, s.units};
   out.operands = {{{s.batch, s.steps, s.gates * s.units}}, {{s.units, s.gates * s.units}}, {state}};
   if (s.cell == "lstm")
@@ -28,6 +32,10 @@ OpCase rnn_forward_case(const RnnSetting& s) {
     out.operands.push_back({{s.gates * s.units}});
   if (s.has_mask)
     out.operands.push_back({{s.batch, s.steps}, DType::kBool, 0, 1});
+  if (s.has_drop) {
+    out.operands.push_back({{s.batch, s.gates * s.units}});
+    out.operands.back().is_constant = true;
+  }
   return out;
 }
 
@@ -51,9 +59,14 @@ std::vector<OpCase> rnn_cases() {
     for (const RnnSetting& s :
          {RnnSetting{cell, gates}, RnnSetting{cell, gates, "tanh", "sigmoid", true},
           RnnSetting{cell, gates, "linear", "sigmoid"},
-          RnnSetting{cell, gates, "relu", "tanh", false, 4, 1}}) {
+          RnnSetting{cell, gates, "relu", "tanh", false, 4, 1},
+          RnnSetting{cell, gates, "tanh", "hard_sigmoid", true, 4, 3, 2, true}}) {
       cases.push_back(rnn_forward_case(s));
       cases.push_back(rnn_gradient_case(s));
+    }
+    for (const std::string_view name : rnn_activations()) {
+      cases.push_back(rnn_forward_case({cell, gates, std::string(name), "sigmoid"}));
+      cases.push_back(rnn_gradient_case({cell, gates, "tanh", std::string(name)}));
     }
   }
   return cases;

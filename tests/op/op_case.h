@@ -18,6 +18,7 @@ struct OperandSpec {
   // drawn from low..high, ends included.
   double low = -2.13;
   double high = 2.29;
+  bool is_constant = false;  // a float that the op has no gradient of
 };
 
 struct OpCase {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "ir/ops/rnn.h"
 #include "support/interpreter_kernels.h"
@@ -10,19 +11,55 @@
 namespace meshtrain {
 namespace {
 
-// An activation and its derivative at x.
+// Activations and their derivatives at x.
+struct Activation {
+  double (*value)(double x);
+  double (*slope)(double x);
+};
+double logistic(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;  // of selu
+
+const std::map<std::string, Activation>& activations() {
+  static const std::map<std::string, Activation> kTable = {
+      {"tanh",
+       {[](double x) { return std::tanh(x); },
+        [](double x) { return 1 / (std::cosh(x) * std::cosh(x)); }}},
+      {"sigmoid", {logistic, [](double x) { return logistic(x) * logistic(-x); }}},
+      {"relu",
+       {[](double x) { return std::max(x, 0.0); }, [](double x) { return x > 0 ? 1.0 : 0.0; }}},
+      {"linear", {[](double x) { return x; }, [](double) { return 1.0; }}},
+      {"hard_sigmoid",
+       {[](double x) { return std::clamp(x / 6 + 0.5, 0.0, 1.0); },
+        [](double x) { return std::abs(x) < 3 ? 1 / 6.0 : 0.0; }}},
+      {"relu6",
+       {[](double x) { return std::clamp(x, 0.0, 6.0); },
+        [](double x) { return x > 0 && x < 6 ? 1.0 : 0.0; }}},
+      {"softplus", {[](double x) { return std::log1p(std::exp(x)); }, logistic}},
+      {"softsign",
+       {[](double x) { return x / (1 + std::abs(x)); },
+        [](double x) { return 1 / ((1 + std::abs(x)) * (1 + std::abs(x))); }}},
+      {"elu",
+       {[](double x) { return x > 0 ? x : std::expm1(x); },
+        [](double x) { return x > 0 ? 1.0 : std::exp(x); }}},
+      {"selu",
+       {[](double x) { return kScale * (x > 0 ? x : kAlpha * std::expm1(x)); },
+        [](double x) { return kScale * (x > 0 ? 1.0 : kAlpha * std::exp(x)); }}},
+      {"leaky_relu",
+       {[](double x) { return x > 0 ? x : 0.2 * x; }, [](double x) { return x > 0 ? 1.0 : 0.2; }}},
+      {"exponential", {[](double x) { return std::exp(x); }, [](double x) { return std::exp(x); }}},
+      {"hard_tanh",
+       {[](double x) { return std::clamp(x, -1.0, 1.0); },
+        [](double x) { return std::abs(x) < 1 ? 1.0 : 0.0; }}},
+  };
+  return kTable;
+}
 double activate(const std::string& name, double x) {
-  return name == "tanh"      ? std::tanh(x)
-         : name == "sigmoid" ? 1 / (1 + std::exp(-x))
-         : name == "relu"    ? std::max(x, 0.0)
-                             : x;
+  return activations().at(name).value(x);
 }
 double slope(const std::string& name, double x) {
-  const double y = activate(name, x);
-  return name == "tanh"      ? 1 - y * y
-         : name == "sigmoid" ? y * (1 - y)
-         : name == "relu"    ? (x > 0 ? 1.0 : 0.0)
-                             : 1.0;
+  return activations().at(name).slope(x);
 }
 
 class Scan {
@@ -55,11 +92,14 @@ class Scan {
   double bias(int64_t gate, int64_t j) const {
     return at.bias < 0 ? 0 : in(at.bias, {gate * units + j});
   }
+  double drop(int64_t b, int64_t gate, int64_t i) const {
+    return at.drop < 0 ? 1 : in(at.drop, {b, gate * units + i});
+  }
   // Unit j of a gate's product with the state, and its bias.
-  double product(const std::vector<double>& h, int64_t gate, int64_t j) const {
+  double product(int64_t b, const std::vector<double>& h, int64_t gate, int64_t j) const {
     double sum = bias(gate, j);
     for (int64_t i = 0; i < units; ++i)
-      sum += h[static_cast<size_t>(i)] * kernel(i, gate, j);
+      sum += h[static_cast<size_t>(i)] * drop(b, gate, i) * kernel(i, gate, j);
     return sum;
   }
   double x(int64_t b, int64_t t, int64_t gate, int64_t j) const {
@@ -90,7 +130,8 @@ struct Step {
     for (size_t j = 0; j < n; ++j) {
       const auto unit = static_cast<int64_t>(j);
       for (int64_t gate = 0; gate < (scan.at.is_gru ? 2 : scan.at.gates); ++gate)
-        sums[j][static_cast<size_t>(gate)] = scan.x(b, t, gate, unit) + scan.product(h, gate, unit);
+        sums[j][static_cast<size_t>(gate)] =
+            scan.x(b, t, gate, unit) + scan.product(b, h, gate, unit);
     }
     for (size_t j = 0; scan.at.is_gru && j < n; ++j)
       reset[j] = activate(scan.s, sums[j][1]) * h[j];
@@ -112,7 +153,7 @@ struct Step {
       next_h[j] = activate(scan.f, sum[0]);
       return;
     }
-    content[j] = scan.product(scan.at.is_reset_after ? h : reset, 2, unit);
+    content[j] = scan.product(b, scan.at.is_reset_after ? h : reset, 2, unit);
     sum[2] = scan.x(b, t, 2, unit) +
              (scan.at.is_reset_after ? activate(scan.s, sum[1]) * content[j] : content[j]);
     const double z = activate(scan.s, sum[0]);
@@ -186,7 +227,8 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
     double dr = dsum[j][2] * step.content[j];
     if (!scan.at.is_reset_after) {
       for (size_t k = 0; k < n; ++k)
-        dreset[j] += dsum[k][2] * scan.kernel(static_cast<int64_t>(j), 2, static_cast<int64_t>(k));
+        dreset[j] += dsum[k][2] * scan.drop(b, 2, static_cast<int64_t>(j)) *
+                     scan.kernel(static_cast<int64_t>(j), 2, static_cast<int64_t>(k));
       dr = dreset[j] * step.h[j];
       before[j] += dreset[j] * r;
     }
@@ -199,7 +241,7 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
     const auto unit = static_cast<int64_t>(i);
     for (int64_t gate = 0; gate < scan.at.gates; ++gate) {
       for (size_t j = 0; j < n; ++j)
-        before[i] += dproduct[j][static_cast<size_t>(gate)] *
+        before[i] += dproduct[j][static_cast<size_t>(gate)] * scan.drop(b, gate, unit) *
                      scan.kernel(unit, gate, static_cast<int64_t>(j));
       scan.set(0, {b, t, gate * scan.units + unit}, dsum[i][static_cast<size_t>(gate)]);
       if (scan.at.is_reset_after)
@@ -207,7 +249,7 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
                  dproduct[i][static_cast<size_t>(gate)]);
     }
     if (scan.at.is_gru && !scan.at.is_reset_after)
-      scan.set(scan.at.extra, {b, t, unit}, step.reset[i]);
+      scan.set(scan.at.extra, {b, t, unit}, step.reset[i] * scan.drop(b, 2, unit));
   }
   dh = before;
 }

@@ -17,8 +17,8 @@ constexpr double kNanosecondsOfColumn = 6;  // an activation
 
 static_assert(static_cast<int>(mt::RnnCell::kGruResetAfter) ==
                   static_cast<int>(RnnCell::kGruResetAfter) &&
-              static_cast<int>(mt::RnnActivation::kLinear) ==
-                  static_cast<int>(RnnActivation::kLinear));
+              static_cast<int>(mt::RnnActivation::kHardTanh) ==
+                  static_cast<int>(RnnActivation::kHardTanh));
 
 // Batch items from `first` on (mt::rnn_forward).
 template <class T>
@@ -40,6 +40,7 @@ struct RnnRows {
   T h0(int64_t row, int64_t j) const { return read(a.h0)[state(row, j)]; }
   T c0(int64_t row, int64_t j) const { return read(a.c0)[state(row, j)]; }
   T bias(int64_t j) const { return read(a.bias)[j]; }
+  T drop(int64_t row, int64_t j) const { return read(a.drop)[(first + row) * n.columns() + j]; }
   bool valid(int64_t row, int64_t t) const {
     return a.mask == nullptr || a.mask[(first + row) * n.steps + t] != std::byte{0};
   }
@@ -93,7 +94,8 @@ class ScanRnn final : public Kernel {
                shape.batch,
                shape.steps,
                shape.units,
-               arrays.mask != nullptr},
+               arrays.mask != nullptr,
+               arrays.drop != nullptr},
         arrays_(arrays) {}
 
   int64_t units() const override { return (sizes_.batch + kBlockRows - 1) / kBlockRows; }
@@ -135,6 +137,7 @@ class ScanRnn final : public Kernel {
     range(arrays_.kernel, 0, u * columns, item, false);
     range(arrays_.bias, 0, columns, item, false);
     range(arrays_.mask, first, last, steps, false);
+    range(arrays_.drop, first, last, columns * item, false);
     range(arrays_.x, first, last, steps * columns * item, false);
     for (const std::byte* state : {arrays_.h0, arrays_.c0})
       range(state, first, last, u * item, false);
@@ -179,6 +182,7 @@ void CpuLowering::make(const ScanRnnSpec& spec) {
   reads(a.h0, states);
   reads(a.c0, states);
   reads(a.bias, shape.columns());
+  reads(a.drop, shape.batch * shape.columns());
   reads(a.dh, sequence);
   reads(a.dc, sequence);
   for (std::byte** result : {&a.h, &a.c}) {

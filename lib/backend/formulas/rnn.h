@@ -11,13 +11,30 @@ namespace {
 
 // As meshtrain::RnnCell and meshtrain::RnnActivation.
 enum class RnnCell : unsigned char { kSimple, kLstm, kGru, kGruResetAfter };
-enum class RnnActivation : unsigned char { kTanh, kSigmoid, kRelu, kLinear };
+enum class RnnActivation : unsigned char {
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kLinear,
+  kHardSigmoid,
+  kRelu6,
+  kSoftplus,
+  kSoftsign,
+  kElu,
+  kSelu,
+  kLeakyRelu,
+  kExponential,
+  kHardTanh,
+};
+
+constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
+constexpr double kLeakySlope = 0.2;  // of Keras' activation
 
 struct RnnSizes {
   RnnCell cell;
   RnnActivation activation, recurrent;  // of the new content, of the gates
   long long batch, steps, units;
-  bool has_mask;
+  bool has_mask, has_drop;
 
   MT_FN constexpr long long gates() const {
     return cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3;
@@ -39,6 +56,24 @@ MT_FN T rnn_activate(RnnActivation f, T x) {
       return sigmoid(x);
     case RnnActivation::kRelu:
       return x > T(0) ? x : T(0);
+    case RnnActivation::kHardSigmoid:
+      return clamp(x + T(3), T(0), T(6)) / T(6);
+    case RnnActivation::kRelu6:
+      return clamp(x, T(0), T(6));
+    case RnnActivation::kSoftplus:
+      return softplus(x);
+    case RnnActivation::kSoftsign:
+      return x / (T(1) + abs(x));
+    case RnnActivation::kElu:
+      return x > T(0) ? x : expm1(x);
+    case RnnActivation::kSelu:
+      return T(kSeluScale) * (x > T(0) ? x : T(kSeluAlpha) * expm1(x));
+    case RnnActivation::kLeakyRelu:
+      return x > T(0) ? x : T(kLeakySlope) * x;
+    case RnnActivation::kExponential:
+      return exp(x);
+    case RnnActivation::kHardTanh:
+      return clamp(x, T(-1), T(1));
     default:
       return x;
   }
@@ -53,6 +88,24 @@ MT_FN T rnn_slope(RnnActivation f, T y) {
       return y * (T(1) - y);
     case RnnActivation::kRelu:
       return y > T(0) ? T(1) : T(0);
+    case RnnActivation::kHardSigmoid:
+      return y > T(0) && y < T(1) ? T(1) / T(6) : T(0);
+    case RnnActivation::kRelu6:
+      return y > T(0) && y < T(6) ? T(1) : T(0);
+    case RnnActivation::kSoftplus:
+      return -expm1(-y);
+    case RnnActivation::kSoftsign:
+      return square(T(1) - abs(y));
+    case RnnActivation::kElu:
+      return y > T(0) ? T(1) : y + T(1);
+    case RnnActivation::kSelu:
+      return y > T(0) ? T(kSeluScale) : y + T(kSeluScale * kSeluAlpha);
+    case RnnActivation::kLeakyRelu:
+      return y > T(0) ? T(1) : T(kLeakySlope);
+    case RnnActivation::kExponential:
+      return y;
+    case RnnActivation::kHardTanh:
+      return y > T(-1) && y < T(1) ? T(1) : T(0);
     default:
       return T(1);
   }
@@ -70,6 +123,49 @@ struct RnnScratch {
         q(d + rows * n.units) {}
 };
 
+// The states h as gate `gate` sees them.
+template <class T, class Rows>
+MT_FN void rnn_drop(const RnnSizes& n, const Rows& rows, T* out, const T* h, long long gate) {
+  for (long long row = 0; row < rows.count; ++row) {
+    for (long long j = 0; j < n.units; ++j)
+      out[row * n.units + j] = h[row * n.units + j] * rows.drop(row, gate * n.units + j);
+  }
+}
+
+// Products of the first `gates` gates: q = h R.
+template <class T, class Rows>
+MT_FN void rnn_gate_products(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                             const T* h, long long gates) {
+  if (!n.has_drop) {
+    rows.product(at.q, h, 0, gates * n.units);
+    return;
+  }
+  for (long long gate = 0; gate < gates; ++gate) {
+    rnn_drop(n, rows, at.s, h, gate);
+    rows.product(at.q, at.s, gate * n.units, n.units);
+  }
+}
+
+// The cotangents of the states from those of the first `gates` products.
+template <class T, class Rows>
+MT_FN void rnn_add_transposed(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                              long long gates) {
+  if (!n.has_drop) {
+    rows.add_transposed(at.d, at.q, 0, gates * n.units);
+    return;
+  }
+  const long long u = n.units;
+  for (long long gate = 0; gate < gates; ++gate) {
+    for (long long i = 0; i < rows.count * u; ++i)
+      at.s[i] = T(0);
+    rows.add_transposed(at.s, at.q, gate * u, u);
+    for (long long row = 0; row < rows.count; ++row) {
+      for (long long j = 0; j < u; ++j)
+        at.d[row * u + j] += at.s[row * u + j] * rows.drop(row, gate * u + j);
+    }
+  }
+}
+
 // Products with the recurrent kernel at one step: q = h R. GRU without reset_after multiplies the
 // reset state: s = r h, and the last columns of q are s R.
 template <class T, class Rows>
@@ -77,16 +173,18 @@ MT_FN void rnn_products(const RnnSizes& n, const Rows& rows, const RnnScratch<T>
                         long long t) {
   const long long u = n.units, columns = n.columns();
   if (n.cell != RnnCell::kGru) {
-    rows.product(at.q, h, 0, columns);
+    rnn_gate_products(n, rows, at, h, n.gates());
     return;
   }
-  rows.product(at.q, h, 0, 2 * u);
+  rnn_gate_products(n, rows, at, h, 2);
   for (long long row = 0; row < rows.count; ++row) {
     for (long long j = 0; j < u; ++j) {
       const T r = rnn_activate(n.recurrent, rows.x(row, t, u + j) + at.q[row * columns + u + j]);
       at.s[row * u + j] = r * h[row * u + j];
     }
   }
+  if (n.has_drop)
+    rnn_drop(n, rows, at.s, at.s, 2);
   rows.product(at.q, at.s, 2 * u, u);
 }
 
@@ -192,7 +290,7 @@ MT_FN void rnn_row_gradient(const RnnSizes& n, const Rows& rows, const RnnScratc
         for (long long gate = 0; gate < 3; ++gate)
           rows.set_extra(row, t, gate * u + j, q[gate * u + j]);
       } else {
-        rows.set_extra(row, t, j, r * h[j]);
+        rows.set_extra(row, t, j, n.has_drop ? r * h[j] * rows.drop(row, 2 * u + j) : r * h[j]);
         q[u + j] = r;  // until the cotangent of r h is known
         q[2 * u + j] = dg;
       }
@@ -220,6 +318,8 @@ MT_FN void rnn_reset_gradient(const RnnSizes& n, const Rows& rows, const RnnScra
   for (long long i = 0; i < rows.count * u; ++i)
     at.s[i] = T(0);
   rows.add_transposed(at.s, at.q, 2 * u, u);
+  if (n.has_drop)
+    rnn_drop(n, rows, at.s, at.s, 2);
   for (long long row = 0; row < rows.count; ++row) {
     T* q = at.q + row * columns;
     for (long long j = 0; j < u && rows.valid(row, t); ++j) {
@@ -254,7 +354,7 @@ MT_FN void rnn_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>
     }
     if (n.cell == RnnCell::kGru)
       rnn_reset_gradient<T>(n, rows, at, t);
-    rows.add_transposed(at.d, at.q, 0, n.cell == RnnCell::kGru ? 2 * u : n.columns());
+    rnn_add_transposed(n, rows, at, n.cell == RnnCell::kGru ? 2 : n.gates());
   }
   for (long long row = 0; row < rows.count; ++row) {
     for (long long j = 0; j < u; ++j) {

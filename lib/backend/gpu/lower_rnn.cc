@@ -9,11 +9,12 @@
 namespace meshtrain::gpu {
 namespace {
 
-std::string sizes_text(const RnnShape& n, bool has_mask) {
+std::string sizes_text(const RnnShape& n, const RnnArrays& a) {
   return fmt::format(
-      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}}}",
+      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}}}",
       static_cast<int>(n.cell), static_cast<int>(n.activation), static_cast<int>(n.recurrent),
-      n.batch, n.steps, n.units, has_mask ? "true" : "false");
+      n.batch, n.steps, n.units, a.mask != nullptr ? "true" : "false",
+      a.drop != nullptr ? "true" : "false");
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
                                    {a.dh0, states, true},
                                    {a.dc0, states, true},
                                    {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
-                                   {memory, scratch_bytes, true}};
+                                   {memory, scratch_bytes, true},
+                                   {a.drop, n.batch * columns * item, false}};
   Launch launch;
   launch.blocks = static_cast<uint64_t>((n.batch + kThreads - 1) / kThreads);
   launch.work = n.batch * n.steps * columns * (n.units + 5) * (is_gradient ? 2 : 1);
@@ -55,13 +57,12 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
     if (use.data != nullptr)
       uses.push_back(use);
   }
-  launch.body =
-      make_body("scan_rnn",
-                call_text("scan_rnn",
-                          {sizes_text(n, a.mask != nullptr), std::string(type_name(n.dtype)),
-                           is_gradient ? "true" : "false"},
-                          false),
-                0, false, "rnn");
+  launch.body = make_body(
+      "scan_rnn",
+      call_text("scan_rnn",
+                {sizes_text(n, a), std::string(type_name(n.dtype)), is_gradient ? "true" : "false"},
+                false),
+      0, false, "rnn");
   add(std::move(launch), uses);
 }
 

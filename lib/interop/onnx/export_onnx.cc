@@ -21,7 +21,7 @@ std::string layer_of(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-void check_alike(const Graph& a, const Graph& b) {
+void check_consistent(const Graph& a, const Graph& b) {
   MESHTRAIN_CHECK(a.nodes.size() == b.nodes.size(), "{} and {} nodes", a.nodes.size(),
                   b.nodes.size());
   for (size_t i = 0; i < a.nodes.size(); ++i) {
@@ -48,7 +48,7 @@ std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weigh
   check_size(weights);
   const Graph graph = simplify(setup.global_graph(StepKind::kPredict, kBatch));
   const Graph other = simplify(setup.global_graph(StepKind::kPredict, kOtherBatch));
-  check_alike(graph, other);
+  check_consistent(graph, other);
 
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "interop/onnx/onnx_ops.h"
 #include "ir/op.h"
@@ -200,6 +201,34 @@ OnnxTensor OnnxOps::rotary(const Node& node) {
 }
 
 // The cell as the body of a loop over the steps (formulas: ir/ops/rnn.cc).
+namespace {
+
+// An activation of scan_rnn (ir/ops/rnn.h).
+OnnxTensor rnn_activation(OnnxGraph& g, const std::string& name, const OnnxTensor& x, DType type) {
+  static const std::map<std::string, std::pair<const char*, OnnxGraph::Attributes>> kOps = {
+      {"tanh", {"Tanh", {}}},
+      {"sigmoid", {"Sigmoid", {}}},
+      {"relu", {"Relu", {}}},
+      {"hard_sigmoid", {"HardSigmoid", {{"alpha", 1 / 6.0}, {"beta", 0.5}}}},
+      {"softplus", {"Softplus", {}}},
+      {"softsign", {"Softsign", {}}},
+      {"elu", {"Elu", {}}},
+      {"selu", {"Selu", {}}},
+      {"leaky_relu", {"LeakyRelu", {{"alpha", 0.2}}}},
+      {"exponential", {"Exp", {}}}};
+  if (name == "linear") {
+    return x;
+  }
+  if (name == "relu6" || name == "hard_tanh") {
+    const bool is_relu = name == "relu6";
+    return g.add("Clip", {x, g.scalar(is_relu ? 0 : -1, type), g.scalar(is_relu ? 6 : 1, type)});
+  }
+  const auto& [op, attributes] = kOps.at(name);
+  return g.add(op, {x}, attributes);
+}
+
+}  // namespace
+
 void OnnxOps::scan(const Node& node) {
   const RnnOperands at(node);
   const int64_t units = graphs_[0].shape(node.inputs[2])[1], columns = at.gates * units;
@@ -221,12 +250,7 @@ void OnnxOps::scan(const Node& node) {
     return at.gates == 1 ? of : g.slice(of, 1, gate * units, (gate + 1) * units);
   };
   const auto act = [&](const char* attribute, const OnnxTensor& value) {
-    const std::string& name = node.attr_string(attribute);
-    return name == "linear" ? value
-                            : g.add(name == "tanh"      ? "Tanh"
-                                    : name == "sigmoid" ? "Sigmoid"
-                                                        : "Relu",
-                                    {value});
+    return rnn_activation(g, node.attr_string(attribute), value, type);
   };
   const auto f = [&](const OnnxTensor& value) { return act("activation", value); };
   const auto s = [&](const OnnxTensor& value) { return act("recurrent_activation", value); };

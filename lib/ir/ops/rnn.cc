@@ -1,11 +1,12 @@
 // Recurrent cells over all steps of a sequence.
 //
 //   op             operands                                  results
-//   scan_rnn       x, R, h0 [, c0] [, b] [, mask]            h [, c]
+//   scan_rnn       x, R, h0 [, c0] [, b] [, mask] [, drop]   h [, c]
 //   scan_rnn_grad  those of scan_rnn, h [, c], dh [, dc]     dx, dh0 [, dc0] [, extra]
 //
 // x (B, T, G U) is the product of the inputs with the kernel, with its bias; R (U, G U); h0 and c0
-// (B, U); b (G U), of gru_reset_after only; mask (B, T) bool; h and c (B, T, U). With q = h R:
+// (B, U); b (G U), of gru_reset_after only; mask (B, T) bool; drop (B, G U): what the states are
+// multiplied with before the product of each gate; h and c (B, T, U). With q = h R:
 //   simple           h' = f(x + q)
 //   lstm             i, f, g, o = x + q; c' = s(f) c + s(i) f(g); h' = s(o) f(c')
 //   gru_reset_after  z = s(x_z + q_z + b_z), r = s(x_r + q_r + b_r),
@@ -13,13 +14,16 @@
 //   gru              the same without b, and g = f(x_g + (r h) R_g)
 // Where the mask is false, h and c stay what they were. Source: Keras 3 layers/rnn.
 //
-// Attributes: cell; activation (f) and recurrent_activation (s): tanh, sigmoid, relu or linear;
-// has_mask (0 or 1). The gradient of R is a product of all steps, outside of the scan. `extra` is
-// what that needs beside dx: of gru_reset_after the cotangent of q + b, of gru the states r h.
+// Attributes: cell; activation (f) and recurrent_activation (s), of rnn_activations(), whose slopes
+// are known from their values; has_mask and has_drop (0 or 1). The gradient of R is a product of
+// all steps, outside of the scan. `extra` is what that needs beside dx: of gru_reset_after the
+// cotangent of q + b, of gru the states r h, dropped.
 //
 // The batch passes. Every unit of a step needs all units of the step before: units and steps must
 // be whole, so a kernel that is split by units is gathered once, before the scan.
 #include "ir/ops/rnn.h"
+
+#include <algorithm>
 
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
@@ -39,6 +43,8 @@ RnnOperands::RnnOperands(const Node& node) {
     bias = size++;
   if (node.attr_int("has_mask") != 0)
     mask = size++;
+  if (node.attr_int("has_drop") != 0)
+    drop = size++;
   int next = size;
   h = next++;
   if (is_lstm)
@@ -53,6 +59,13 @@ RnnOperands::RnnOperands(const Node& node) {
     extra = results++;
 }
 
+std::span<const std::string_view> rnn_activations() {
+  static constexpr std::string_view kNames[] = {
+      "tanh",     "sigmoid", "relu", "linear",     "hard_sigmoid", "relu6",    "softplus",
+      "softsign", "elu",     "selu", "leaky_relu", "exponential",  "hard_tanh"};
+  return kNames;
+}
+
 namespace {
 
 using Types = std::vector<ValueType>;
@@ -61,8 +74,7 @@ using Operands = std::span<const ValueType>;
 
 void check_activation(const Node& node, std::string_view attr) {
   const std::string& name = node.attr_string(attr);
-  MESHTRAIN_OP_CHECK(node,
-                     name == "tanh" || name == "sigmoid" || name == "relu" || name == "linear",
+  MESHTRAIN_OP_CHECK(node, std::ranges::find(rnn_activations(), name) != rnn_activations().end(),
                      "{} {}", attr, name);
 }
 
@@ -86,6 +98,7 @@ ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& 
   check(at.c0, {batch, units}, x.dtype);
   check(at.bias, {columns}, x.dtype);
   check(at.mask, {batch, steps}, DType::kBool);
+  check(at.drop, {batch, columns}, x.dtype);
   return {{batch, steps, units}, x.dtype};
 }
 
@@ -146,13 +159,25 @@ ValueId kernel_gradient(Builder& b, const Node& forward, const RnnOperands& at,
   const auto product = [&](ValueId states, ValueId cotangent) {
     return b.einsum("btu,btg->ug", {states, cotangent});
   };
+  // Of the first gates. Where states are dropped, those of each gate are others.
+  const auto products = [&](ValueId cotangent, int64_t gates) {
+    if (at.drop < 0)
+      return product(before, b.slice(cotangent, 2, 0, gates * units));
+    const ValueId drop = forward.inputs[static_cast<size_t>(at.drop)];
+    ValueList parts;
+    for (int64_t gate = 0; gate < gates; ++gate) {
+      const int64_t first = gate * units, last = first + units;
+      const ValueId seen = b.mul(before, b.expand_dims(b.slice(drop, 1, first, last), 1));
+      parts.push_back(product(seen, b.slice(cotangent, 2, first, last)));
+    }
+    return parts.size() == 1 ? parts[0] : b.concat(parts, 1);
+  };
   if (!at.is_gru)
-    return product(before, dx);
+    return products(dx, at.gates);
   const ValueId extra = grads[static_cast<size_t>(at.extra)];
   if (at.is_reset_after)
-    return product(before, extra);
-  const ValueId gates = product(before, b.slice(dx, 2, 0, 2 * units));
-  return b.concat({gates, product(extra, b.slice(dx, 2, 2 * units, 3 * units))}, 1);
+    return products(extra, at.gates);
+  return b.concat({products(dx, 2), product(extra, b.slice(dx, 2, 2 * units, 3 * units))}, 1);
 }
 
 Ids scan_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {

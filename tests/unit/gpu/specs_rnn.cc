@@ -1,4 +1,5 @@
 // Recurrent cells over all steps.
+#include "ir/ops/rnn.h"
 #include "specs.h"
 
 namespace meshtrain::test {
@@ -11,7 +12,7 @@ struct RnnArray {
   const std::byte* RnnArrays::*operand = nullptr;
 };
 
-void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_mask,
+void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_mask, bool has_drop,
               std::string_view name) {
   const bool is_lstm = shape.cell == RnnCell::kLstm;
   const bool is_gru = shape.cell == RnnCell::kGru,
@@ -35,6 +36,8 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   if (has_mask)
     arrays.push_back(
         {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
+  if (has_drop)
+    operand(&RnnArrays::drop, shape.batch * shape.columns());
   const auto states_over_steps = [&](std::byte* RnnArrays::*place) {
     if (is_gradient)
       arrays.push_back({{shape.dtype, sequence}, place, nullptr});
@@ -89,9 +92,24 @@ std::vector<KernelCase> rnn_specs() {
       shape.batch = 5;
       shape.steps = 3;
       shape.units = 4;
+      const bool has_mask = cell == RnnCell::kGru || cell == RnnCell::kLstm;
       for (bool is_gradient : {false, true})
-        add_pass(list, shape, is_gradient, cell == RnnCell::kGru || cell == RnnCell::kLstm, name);
+        add_pass(list, shape, is_gradient, has_mask, false, name);
+      const std::string dropped = fmt::format("{}, states dropped", name);
+      shape.recurrent = RnnActivation::kHardSigmoid;
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, has_mask, true, dropped);
     }
+  }
+  for (int f = 0; f < static_cast<int>(rnn_activations().size()); ++f) {
+    RnnShape shape;
+    shape.activation = static_cast<RnnActivation>(f);
+    shape.batch = 3;
+    shape.steps = 2;
+    shape.units = 4;
+    const std::string name = fmt::format("simple of {}", rnn_activations()[static_cast<size_t>(f)]);
+    for (bool is_gradient : {false, true})
+      add_pass(list, shape, is_gradient, false, false, name);
   }
   return list.take();
 }

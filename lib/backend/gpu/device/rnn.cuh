@@ -9,7 +9,7 @@ namespace mt {
 namespace {
 
 // A batch item. Arguments: x, kernel, h0, c0, bias, mask, h, c, dh, dc, dx, dh0, dc0, extra,
-// scratch; 0 where a cell has none.
+// scratch, drop; 0 where a cell has none.
 template <class E>
 struct RnnItem {
   using T = Compute<E>;
@@ -28,6 +28,7 @@ struct RnnItem {
   MT_FN T h0(long long, long long j) const { return get_at(2, item * n.units + j); }
   MT_FN T c0(long long, long long j) const { return get_at(3, item * n.units + j); }
   MT_FN T bias(long long j) const { return get_at(4, j); }
+  MT_FN T drop(long long, long long j) const { return get_at(15, item * n.columns() + j); }
   MT_FN bool valid(long long, long long t) const {
     return !n.has_mask || ((const unsigned char*)arg[5])[item * n.steps + t] != 0;
   }
