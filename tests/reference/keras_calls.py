@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import unittest
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -25,8 +26,8 @@ from keras.src.trainers.trainer import Trainer
 # Tests that call no layer in a way that a saved model could hold, or only slowly.
 SKIPPED = ("quantiz", "lora", "int8", "int4", "float8", "fp8", "gptq", "awq", "tf_data", "tfdata", "sparse", "ragged",
            "legacy", "torch", "tensorflow", "benchmark", "flash", "large", "numerical_stability", "from_graph")
-FOLDERS = ("activations", "attention", "convolutional", "core", "merging", "normalization", "pooling", "preprocessing",
-           "regularization", "reshaping", "rnn")
+FOLDERS = {"activations", "attention", "convolutional", "core", "merging", "normalization", "pooling", "preprocessing",
+           "regularization", "reshaping", "rnn"}
 SECONDS = 20  # of the processor, for one test
 
 
@@ -155,6 +156,7 @@ def tests_of(suite):
 def collect(checkout, words=()):
     """(cases in the order of the tests, calls of layers that have no configuration)."""
     recorder = Recorder()
+    sys.path.append(str(checkout))  # some tests import its conftest.py
     signal.signal(signal.SIGPROF, alarm)
     patches = [(keras.Layer, "__call__", recorder.call(keras.Layer.__call__)),
                (testing.TestCase, "run_layer_test", lambda test, *args, **kwargs: recorder.layer_test(test, *args, **kwargs)),
@@ -163,8 +165,8 @@ def collect(checkout, words=()):
     for owner, name, value in patches:
         setattr(owner, name, value)
     try:
-        for path in sorted(pathlib.Path(checkout, "keras", "src", "layers").glob("*/*_test.py")):
-            if path.parent.name not in FOLDERS or words and not any(word in path.name for word in words):
+        for path in sorted(pathlib.Path(checkout, "keras", "src", "layers").rglob("*_test.py")):
+            if FOLDERS.isdisjoint(path.parts) or words and not any(word in path.name for word in words):
                 continue
             spec = importlib.util.spec_from_file_location(path.stem, path)
             module = importlib.util.module_from_spec(spec)
