@@ -1,11 +1,13 @@
 // The list of layers as a graph: names, inputs, outputs.
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/catalogue.h"
+#include "config/cells.h"
 #include "config/layer_names.h"
 
 namespace meshtrain {
@@ -29,6 +31,7 @@ class ModelBinder {
     for (size_t i = 0; i < out_.layers.size(); ++i) {
       connect(i);
     }
+    set_state_batches();
   }
 
   void outputs(const ConfigValue& tree) {
@@ -92,6 +95,21 @@ class ModelBinder {
     out_.layers.push_back(std::move(layer));
   }
 
+  // Layers that keep their states need the batch size of the Inputs, which all have the same.
+  void set_state_batches() {
+    std::optional<int64_t> batch_size;
+    for (const LayerConfig& layer : out_.layers) {
+      if (layer.object.class_name == "Input" && layer.object.has("batch_size")) {
+        batch_size = layer.object.integer("batch_size");
+      }
+    }
+    for (LayerConfig& layer : out_.layers) {
+      if (batch_size && is_stateful(layer.object)) {
+        set_state_batch(layer.object, *batch_size);
+      }
+    }
+  }
+
   // Sets the inputs of layer `i` and the layer that a Call uses.
   void connect(size_t i) {
     LayerConfig& layer = out_.layers[i];
@@ -115,6 +133,13 @@ class ModelBinder {
       layer.inputs.push_back({out_.layers[i - 1].name.value, {}});
     }
     std::string class_name = layer.object.class_name;
+    if (is_cell_class(class_name)) {
+      diagnostics_
+          .error("E121", layer.object.loc,
+                 fmt::format("layer `{}` is a {}, which computes one step", layer.name.value,
+                             class_name))
+          .help(fmt::format("write `RNN: {{cell: {{{}: ...}}}}`", class_name));
+    }
     if (class_name == "Call") {
       const LayerConfig* target =
           earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "layer");
@@ -226,8 +251,7 @@ class ModelBinder {
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
     const ClassSpec* spec = find_class(Category::kLayer, class_name);
     // Layers with roles check their inputs themselves, and recurrent ones their states.
-    const bool is_known = spec != nullptr && !spec->has_roles &&
-                          !is_any({"SimpleRNN", "LSTM", "GRU", "Bidirectional"});
+    const bool is_known = spec != nullptr && !spec->has_roles && !is_recurrent_class(class_name);
     if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
       diagnostics_
           .error("E121", layer.object.loc,

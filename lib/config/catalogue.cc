@@ -70,7 +70,6 @@ const CategoryEntry& entry_of(Category category) {
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
-    "RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "

@@ -50,9 +50,7 @@ constexpr OtherName kOtherNames[] = {
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
     {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
-    {Category::kLayer,
-     "rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell "
-     "simplernncell stackedrnncells",
+    {Category::kLayer, "convlstm1d convlstm2d convlstm3d",
      "`LSTM`, `GRU` and `SimpleRNN` read sequences, backwards with `go_backwards: true`"},
     {Category::kLayer,
      "multiheadattention multiheadedattention attention additiveattention groupqueryattention "

@@ -7,9 +7,11 @@
 
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "config/cells.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/import.h"
 #include "nn/lambda.h"
+#include "nn/recurrent.h"
 #include "tensor/weights.h"
 
 namespace meshtrain {
@@ -187,10 +189,26 @@ struct WeightGroup {
   std::vector<const Weight*> weights;
 };
 
+// The name under which Keras keeps cell `name` of a stack: its class', counted on.
+std::string name_in_list(const ConfigObject& stack, const std::string& name) {
+  std::map<std::string, int> used;
+  for (const NamedCell& cell : cells_of_stack(stack)) {
+    const std::string base = to_snake_case(cell.object->class_name);
+    const int count = used[base]++;
+    if (cell.name == name) {
+      return count == 0 ? base : fmt::format("{}_{}", base, count);
+    }
+  }
+  return name;
+}
+
 // `group`: of the layer. Its own weights come first, if it has none too.
 std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& group) {
   std::vector<WeightGroup> out = {{group, layer.name, {}}};
   for (const Weight& weight : layer.weights) {
+    if (is_rnn_state(weight.path)) {
+      continue;  // Keras keeps it in no file
+    }
     std::vector<std::string> parts =
         split(std::string_view(weight.path).substr(layer.name.size() + 1), '/');
     parts.pop_back();
@@ -199,6 +217,16 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
     size_t begin = 0;  // where the names of a wrapped layer begin
     for (size_t i = 0; i < parts.size(); ++i) {
       name = parts[i];
+      if (class_name == "RNN") {
+        place += "/cell";
+        config = &config->arg("cell").object();
+        class_name = config->class_name;
+        continue;
+      }
+      if (class_name == "StackedRNNCells") {
+        place += "/cells/" + name_in_list(*config, name);
+        continue;
+      }
       if (class_name != "Bidirectional" && class_name != "TimeDistributed") {
         place += "/" + attribute_of(class_name, i - begin, name);
         continue;
