@@ -63,8 +63,9 @@ TEST_CASE("a stateful run that is resumed ends as the one that was not stopped")
     std::ofstream(folder.file("stateful.yaml"))
         << kStateful << (resets ? "callbacks: [{ResetStates: {on_test_begin: false}}]\n" : "");
     const auto train = [&](const char* run, const char* epochs, std::vector<std::string> more) {
-      std::vector<std::string> args = {"train", "stateful.yaml", "-o", run, "--epochs", epochs,
-                                       "-q", "checkpoint.every=3 steps"};
+      std::vector<std::string> args = {
+          "train",    "stateful.yaml", "-o", run,
+          "--epochs", epochs,          "-q", "checkpoint.every=3 steps"};
       args.insert(args.end(), more.begin(), more.end());
       const Result result = meshtrain(args, folder.path());
       REQUIRE_MESSAGE(result.exit_code == 0, result.err);
