@@ -26,6 +26,7 @@ const std::vector<Network>& networks() {
       {"resnet101v2", "resnet50v2", {"units: [3, 4, 23, 3]"}},
       {"resnet152v2", "resnet50v2", {"units: [3, 8, 36, 3]"}},
       {"inception_v3", "inception_v3", {}},
+      {"inception_resnet_v2", "inception_resnet_v2", {}},
       {"mobilenet", "mobilenet", {}},
       {"mobilenet_v2", "mobilenet_v2", {}},
       {"mobilenet_v3_small", "mobilenet_v3_small", {}},

@@ -114,9 +114,9 @@ TEMPLATES = {
     "DenseNet201": "densenet201", **{f"EfficientNetB{i}": f"efficientnet_b{i}" for i in range(8)},
     **{f"EfficientNetV2{i}": f"efficientnet_v2_{i.lower()}" for i in ("B0", "B1", "B2", "B3", "S", "M", "L")},
     **{f"ConvNeXt{i}": f"convnext_{i.lower()}" for i in ("Tiny", "Small", "Base", "Large", "XLarge")},
-    "InceptionV3": "inception_v3",
+    "InceptionV3": "inception_v3", "InceptionResNetV2": "inception_resnet_v2",
 }
-MORE = ("InceptionResNetV2", "NASNetMobile", "NASNetLarge")
+MORE = ("NASNetMobile", "NASNetLarge")
 LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
 
 
