@@ -9,6 +9,7 @@
 #include "config/catalogue.h"
 #include "config/cells.h"
 #include "config/layer_names.h"
+#include "mesh/layout_map.h"
 
 namespace meshtrain {
 namespace {
@@ -34,6 +35,23 @@ class ModelBinder {
     set_state_batches();
   }
 
+  // Layers whose whole name matches one of the patterns do not train.
+  void freeze(const ConfigValue& patterns) {
+    if (patterns.is_null()) {
+      return;
+    }
+    for (const ConfigValue& text : patterns.list()) {
+      try {
+        if (!freeze_matching(Pattern(text.string(), text.loc), text)) {
+          unknown(text.loc, fmt::format("`{}` of `frozen` matches no layer", text.string()),
+                  text.string(), out_.layers.size());
+        }
+      } catch (const ConfigError& error) {
+        diagnostics_.append(error.diagnostics());
+      }
+    }
+  }
+
   void outputs(const ConfigValue& tree) {
     if (out_.layers.empty()) {
       return;
@@ -56,6 +74,20 @@ class ModelBinder {
   }
 
  private:
+  bool freeze_matching(const Pattern& pattern, const ConfigValue& text) {
+    bool is_any = false;
+    for (LayerConfig& layer : out_.layers) {
+      const auto trainable = layer.object.args.find("trainable");
+      if (trainable != layer.object.args.end() && pattern.full_match(layer.name.value)) {
+        is_any = true;
+        trainable->second.data = false;
+        trainable->second.loc = text.loc;
+        trainable->second.is_default = false;
+      }
+    }
+    return is_any;
+  }
+
   void add_layer(ConfigObject& object) {
     LayerConfig layer;
     ConfigValue& name = object.args.at("name");
@@ -319,6 +351,7 @@ class ModelBinder {
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
   ModelBinder binder(out, diagnostics);
   binder.layers(tree.field("layers"));
+  binder.freeze(tree.field("frozen"));
   binder.outputs(tree.field("outputs"));
   bind_remat(tree.field("remat"), out, diagnostics);
   out.is_sequential = out.is_sequential && out.outputs.size() <= 1;

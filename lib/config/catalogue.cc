@@ -74,7 +74,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
     "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
-    "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
+    "Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
     "",
     "",
@@ -83,7 +83,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "",
     "",
     "parquet safetensors imdb reuters california_housing",
-    "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
+    "Normalization Resizing CenterCrop RandomFlip RandomCrop",
     "",
     "",
     "",

@@ -250,6 +250,34 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
   return out;
 }
 
+// The weight that a dataset of Keras 2 holds, or null. Its files, those of keras.applications too,
+// name them "LAYER/LAYER/kernel:0", the oldest "LAYER/LAYER_W_1:0".
+const Weight* weight_of_keras2(const std::string& dataset,
+                               const std::map<std::string, const Layer*>& layers) {
+  if (!ends_with(dataset, ":0")) {
+    return nullptr;
+  }
+  const auto layer = layers.find(dataset.substr(0, dataset.find('/')));
+  if (layer == layers.end()) {
+    return nullptr;
+  }
+  std::string name = dataset.substr(dataset.rfind('/') + 1);
+  name.resize(name.size() - 2);
+  static constexpr std::pair<std::string_view, std::string_view> kOldest[] = {{"_W_1", "kernel"},
+                                                                              {"_b_1", "bias"}};
+  for (const auto& [end, now] : kOldest) {
+    name = ends_with(name, end) ? std::string(now) : name;
+  }
+  const bool is_depthwise = name == "depthwise_kernel";
+  for (const Weight& weight : layer->second->weights) {
+    const std::string own = weight.path.substr(weight.path.rfind('/') + 1);
+    if (own == name || (is_depthwise && layer->second->weights.size() <= 2 && own == "kernel")) {
+      return &weight;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string group_name(const std::string& class_name) {
@@ -325,7 +353,9 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
         dataset.name.find("seed_generator/") != std::string::npos) {
       continue;
     }
-    if (const auto entry = vars_entry(dataset.name)) {
+    if (const Weight* weight = weight_of_keras2(dataset.name, layers)) {
+      dataset.name = weight->path;
+    } else if (const auto entry = vars_entry(dataset.name)) {
       const auto weights = by_group.find(entry->first);
       if (weights != by_group.end() && entry->second < weights->second.size()) {
         dataset.name = weights->second[entry->second]->path;
