@@ -181,9 +181,9 @@ class TableGradient {
   View part_, sum_;
 };
 
-// Calls use(logits, first token, number) for one chunk after the other, whose logits are there.
+// Calls use(first token, number) for one chunk after the other, whose logits are there.
 template <class Use>
-void for_each_chunk(StepContext& context, const HeadShard& head, std::byte* logits, Use&& use) {
+void for_each_chunk(const HeadShard& head, std::byte* logits, Use&& use) {
   for (int64_t first = 0; first < head.tokens(); first += head.chunk()) {
     const int64_t count = std::min(head.chunk(), head.tokens() - first);
     head.add_logits(logits, first, count);
@@ -201,7 +201,7 @@ void for_each_shard(StepContext& context, LowerShard&& lower) {
 
 void lower_forward(StepContext& context) {
   for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
-    for_each_chunk(context, head, logits, [&](int64_t first, int64_t count) {
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
       rows.loss = head.result(0, first);
       rows.hits = head.result(1, first);
@@ -213,7 +213,7 @@ void lower_forward(StepContext& context) {
 void lower_gradient(StepContext& context) {
   for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
     TableGradient dtable(context, head, context.output_shard(3, p));
-    for_each_chunk(context, head, logits, [&](int64_t first, int64_t count) {
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
       rows.loss = head.result(0, first);
       rows.hits = head.result(1, first);
@@ -229,7 +229,7 @@ void lower_parts(StepContext& context) {
   const int64_t blocks = context.output(0).shape[0];
   for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
     const int64_t classes = head.classes() / blocks;
-    for_each_chunk(context, head, logits, [&](int64_t first, int64_t count) {
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       for (int64_t b = 0; b < blocks; ++b) {
         CrossEntropySpec rows = head.rows(logits, first, count, b * classes, classes);
         const int64_t at = b * head.tokens() + first;
@@ -246,7 +246,7 @@ void lower_parts(StepContext& context) {
 void lower_parts_gradient(StepContext& context) {
   for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
     TableGradient dtable(context, head, context.output_shard(1, p));
-    for_each_chunk(context, head, logits, [&](int64_t first, int64_t count) {
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
       rows.weights = head.operand(3, first);
       rows.lse = head.operand(4, first);
