@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "config/callback_classes.h"
+#include "engine/head_losses.h"
+#include "nn/head_loss.h"
 #include "nn/regularizers.h"
 
 namespace meshtrain {
@@ -395,6 +397,16 @@ void StepGraphs::add_losses(Frame& frame) const {
   if (config_.compile.loss.empty()) {  // `plan` takes a config without data, whose loss none missed
     throw ConfigError("E112", config_.compile.loc, "`loss` of `compile` is missing")
         .help("write `compile: {loss: mse}`");
+  }
+  for (size_t o = 0; o < frame.targets.size(); ++o) {
+    const CheckedOutput checked = checked_output(o);
+    const bool is_only =
+        std::count(frame.predictions.begin(), frame.predictions.end(), frame.predictions[o]) == 1;
+    if (is_only && reads_token_losses(config_.compile, model_.output_names(), o, checked.y_true,
+                                      checked.y_pred)) {
+      const auto scope = builder.scope("loss");
+      add_token_losses(builder, frame.targets[o], frame.predictions[o]);
+    }
   }
   for (const OutputLoss& loss : losses_) {
     const auto scope = builder.scope(
