@@ -9,6 +9,7 @@
 #include "interop/keras/weights.h"
 #include "nn/arguments.h"
 #include "nn/lambda.h"
+#include "nn/operations.h"
 
 namespace meshtrain {
 namespace {
@@ -473,7 +474,25 @@ class JsonWriter {
       }
       return serialized("keras.layers", layer, std::move(config));
     }
-    refuse_export(owner_, fmt::format("the activation `{}` with arguments", object.class_name));
+    refuse_activation(object);
+  }
+
+  // As an operation of a functional model it can be said: a Lambda is written as one.
+  [[noreturn]] void refuse_activation(const ConfigObject& object) const {
+    ConfigError error("E417", {},
+                      fmt::format("{}: the activation `{}` with arguments cannot be said in Keras",
+                                  owner_, object.class_name));
+    if (find_operation(object.class_name) != nullptr) {
+      std::vector<std::string> arguments = {"x"};
+      for (const auto& [spec, value] : keras_args(object, Category::kActivation, false)) {
+        const std::string text = value->is_bool() ? (value->boolean() ? "True" : "False")
+                                                  : format_shortest(value->number());
+        arguments.push_back(fmt::format("{}={}", spec->name, text));
+      }
+      error.help(fmt::format("a layer of its own can: `Lambda: ={}({})`", object.class_name,
+                             join(arguments, ", ")));
+    }
+    throw error;
   }
 
   // --- compile ---------------------------------------------------------------------------------

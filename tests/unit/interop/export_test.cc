@@ -183,6 +183,7 @@ model:
   CHECK(error.code == "E417");
   CHECK(error.exit_code == 6);
   CHECK(error.says("layer `d`: the activation `gelu` with arguments"));
+  CHECK(error.says("a layer of its own can: `Lambda: =gelu(x, approximate=True)`"));
 }
 
 }  // namespace
