@@ -38,4 +38,6 @@ class CompositeLayer : public ConfiguredLayer {
   }
 };
 
+std::vector<LayerEntry> hub_layers();  // hub_layers.cc
+
 }  // namespace meshtrain

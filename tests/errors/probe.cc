@@ -27,6 +27,8 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Dot.axes", "1"},
       {"PositionEmbedding.sequence_length", "6"},
       {"TokenAndPositionEmbedding.sequence_length", "6"},
+      {"ViTPatchingAndEmbedding.image_size", "[4, 4]"},
+      {"ViTPatchingAndEmbedding.patch_size", "[2, 2]"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},
       {"PiecewiseConstantDecay.boundaries", "[10, 20]"},
@@ -115,8 +117,9 @@ bool says(const Diagnostic& d, const std::string& part) {
 
 bool takes_two_inputs(const std::string& class_name) {
   static const std::set<std::string> kNames = {
-      "Add",         "Subtract", "Multiply",  "Average",           "Maximum",         "Minimum",
-      "Concatenate", "Dot",      "Attention", "AdditiveAttention", "CustomScaleLayer"};
+      "Add",       "Subtract",          "Multiply",         "Average",
+      "Maximum",   "Minimum",           "Concatenate",      "Dot",
+      "Attention", "AdditiveAttention", "CustomScaleLayer", "MaskedLMHead"};
   return kNames.contains(class_name);
 }
 

@@ -26,13 +26,18 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
 }
 
 OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
-  const bool is_convnext = class_name == "LayerScale" || class_name == "StochasticDepth";
-  if (is_convnext || class_name == "CustomScaleLayer") {
-    OrderedJson out = serialized(is_convnext ? "keras.src.applications.convnext"
-                                             : "keras.src.applications.inception_resnet_v2",
-                                 class_name, std::move(config));
-    out["registered_name"] = class_name;
-    return out;
+  // Classes that Keras and Keras Hub have without giving them a public name.
+  static constexpr std::pair<const char*, const char*> kUnnamed[] = {
+      {"LayerScale", "keras.src.applications.convnext"},
+      {"StochasticDepth", "keras.src.applications.convnext"},
+      {"CustomScaleLayer", "keras.src.applications.inception_resnet_v2"},
+      {"ViTPatchingAndEmbedding", "keras_hub.src.models.vit.vit_layers"}};
+  for (const auto& [name, module] : kUnnamed) {
+    if (class_name == name) {
+      OrderedJson out = serialized(module, class_name, std::move(config));
+      out["registered_name"] = class_name;
+      return out;
+    }
   }
   if (!is_of_hub(class_name)) {
     return serialized("keras.layers", class_name, std::move(config));

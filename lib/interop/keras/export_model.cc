@@ -187,13 +187,17 @@ bool takes_list(const Model& model, int call) {
 bool is_of_hub(std::string_view class_name) {
   static constexpr std::string_view kHub[] = {"TransformerEncoder",        "TransformerDecoder",
                                               "TokenAndPositionEmbedding", "PositionEmbedding",
-                                              "RotaryEmbedding",           "SinePositionEncoding"};
+                                              "RotaryEmbedding",           "SinePositionEncoding",
+                                              "ViTPatchingAndEmbedding",   "MaskedLMHead"};
   return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
 }
 
 std::vector<std::string> positional_roles(std::string_view class_name) {
   if (class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention") {
     return {"query", "value"};
+  }
+  if (class_name == "MaskedLMHead") {
+    return {"inputs", "mask_positions"};
   }
   return class_name == "TransformerEncoder" ? std::vector<std::string>{"inputs"}
          : class_name == "TransformerDecoder"

@@ -172,6 +172,9 @@ std::string attribute_of(std::string_view class_name, size_t depth, const std::s
            (ends_with(name, "self_attention") || ends_with(name, "cross_attention") ? "_layer"
                                                                                     : "");
   }
+  if (class_name == "MaskedLMHead") {
+    return "_" + name;
+  }
   if ((is_block || class_name == "MultiHeadAttention") && projection != kAttention.end()) {
     return projection->second;
   }
