@@ -51,8 +51,9 @@ std::vector<double> states_of(const std::string& class_name, int gates, const st
   const Model model(make_model_config(std::move(layers), {output}), DType::kFloat32, diagnostics);
   REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
   const std::string cell = model.weights()[0]->path.substr(0, model.weights()[0]->path.rfind('/'));
-  return numbers(
-      run_model(model, values, {{cell + "/recurrent_kernel", identities(gates)}}, training));
+  std::vector<std::pair<std::string, HostTensor>> weights;
+  weights.emplace_back(cell + "/recurrent_kernel", identities(gates));
+  return numbers(run_model(model, values, weights, training));
 }
 
 double part_of(const std::vector<double>& values, std::initializer_list<double> wanted) {
