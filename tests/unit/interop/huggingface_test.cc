@@ -156,7 +156,7 @@ TEST_CASE("Hugging Face models come back bit for bit, in their dtypes") {
     // The written config.json says the same as the one that was read.
     std::string again =
         import_huggingface(folder.path(), "config.yaml", "weights.safetensors").yaml;
-    const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("vars:")); };
+    const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("\n\n")); };
     CHECK(model_text(again) == model_text(imported.yaml));
   }
 }
@@ -201,6 +201,23 @@ TEST_CASE("Hugging Face: heads of other tasks are left out, with a word") {
   REQUIRE(imported.dropped.size() == 1);
   CHECK(imported.dropped[0] == "the head (`cls`) of BertForMaskedLM");
   CHECK(imported.architecture == "BertModel");
+}
+
+TEST_CASE("Hugging Face: a tokenizer comes along where it is BPE") {
+  const Copy copy("gpt2");
+  const std::string tokenizers = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/";
+  fs::copy(tokenizers + "gpt2/tokenizer.json", copy.folder.path());
+  const HuggingFaceImport with = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  CHECK(with.tokenizer == copy.folder.read("tokenizer.json"));
+  CHECK(with.yaml.find("vocabulary: {tokenizer: .}") != std::string::npos);
+  CHECK(with.yaml.find("document_separator: 0") != std::string::npos);
+  copy.folder.write("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})");
+  const HuggingFaceImport without = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  CHECK(without.tokenizer.empty());
+  REQUIRE(without.dropped.size() == 1);
+  CHECK(without.dropped[0].find("WordPiece") != std::string::npos);
+  CHECK(without.yaml.find("# not taken over: ") != std::string::npos);
+  CHECK(without.yaml.find("vocabulary") == std::string::npos);
 }
 
 TEST_CASE("Hugging Face: a config.json that is not supported is refused with the field") {
