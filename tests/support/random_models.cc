@@ -133,6 +133,12 @@ const Entries kStepLayers = {
     "GRU: {units: 3, return_sequences: true, reset_after: false}",
     "Masking: {mask_value: 0.5}|Bidirectional: {layer: {LSTM: {units: 2, return_sequences: true}}}",
     "Bidirectional: {layer: {GRU: {units: 4, return_sequences: true}}, merge_mode: sum}",
+    "LSTM: {units: 3, return_sequences: true, dropout: 0.2, recurrent_dropout: 0.4}",
+    "GRU: {units: 4, return_sequences: true, reset_after: false, recurrent_dropout: 0.3}",
+    "Masking: {mask_value: 0.5}|RNN: {cell: [{LSTMCell: {units: 4, recurrent_dropout: 0.3}}, "
+    "{SimpleRNNCell: 3}], return_sequences: true}",
+    "Bidirectional: {layer: {RNN: {cell: {GRUCell: {units: 4, dropout: 0.3}}, return_sequences: "
+    "true}}}",
     "TimeDistributed: {layer: {Dense: {units: 4, activation: tanh}}}",
     "Dense: {units: 4}|LayerScale: {init_values: 0.5, projection_dim: 4}|StochasticDepth: 0.4",
     "ELU: {name: a@}|Dropout: {name: b@, rate: 0.2}|CustomScaleLayer: {scale: 0.3, inputs: [a@, "
