@@ -211,11 +211,11 @@ TEST_CASE("Hugging Face: a tokenizer comes along where it is BPE") {
   CHECK(with.tokenizer == copy.folder.read("tokenizer.json"));
   CHECK(with.yaml.find("vocabulary: {tokenizer: .}") != std::string::npos);
   CHECK(with.yaml.find("document_separator: 0") != std::string::npos);
-  copy.folder.write("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})");
+  copy.folder.write("tokenizer.json", R"({"model": {"type": "Unigram", "vocab": {"a": 0}}})");
   const HuggingFaceImport without = import_huggingface(copy.folder.path(), "config.yaml", "w");
   CHECK(without.tokenizer.empty());
   REQUIRE(without.dropped.size() == 1);
-  CHECK(without.dropped[0].find("WordPiece") != std::string::npos);
+  CHECK(without.dropped[0].find("Unigram") != std::string::npos);
   CHECK(without.yaml.find("# not taken over: ") != std::string::npos);
   CHECK(without.yaml.find("vocabulary") == std::string::npos);
 }
