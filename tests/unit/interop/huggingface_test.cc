@@ -278,10 +278,11 @@ TEST_CASE("Hugging Face: every tensor that does not fit is named") {
   CHECK(error.code == "E410");
   CHECK(error.exit_code == 6);
   CHECK(error.says("are not those of a GPT2LMHeadModel"));
-  CHECK(error.says("missing: transformer.h.1.mlp.c_fc.bias (48)"));
-  CHECK(error.says("other shape: transformer.ln_f.bias is (31) in the file, (32) by config.json"));
+  CHECK(error.says("missing: transformer.h.1.mlp.c_fc.bias (48,)"));
+  CHECK(
+      error.says("other shape: transformer.ln_f.bias is (31,) in the file, (32,) by config.json"));
   CHECK(error.says("no floats: transformer.ln_f.weight is int32"));
-  CHECK(error.says("unexpected: transformer.h.2.ln_1.weight (32)"));
+  CHECK(error.says("unexpected: transformer.h.2.ln_1.weight (32,)"));
   // An untied head that is not there.
   const Copy untied("gpt2");
   untied.set("tie_word_embeddings", false);
