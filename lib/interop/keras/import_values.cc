@@ -337,11 +337,10 @@ void mark_defaults(ConfigValue& value, Reader& reader) {
     }
     for (const Spec& arg : spec->args) {
       ConfigValue& given = object.args.at(arg.name);
-      if (given.is_default) {
-        continue;
+      if (!arg.is_required && !given.is_default) {
+        mark_defaults(given, reader);
+        given.is_default = same(given, reader.default_value(arg, {}));
       }
-      mark_defaults(given, reader);
-      given.is_default = !arg.is_required && same(given, reader.default_value(arg, {}));
     }
   }
 }
