@@ -144,7 +144,7 @@ def prepared(program, folder, made):
         run(program, "import", made, "-o", folder / "model")
         return folder / "model" / "config.yaml", folder / "model" / "weights.safetensors", []
     if isinstance(made, pathlib.Path):
-        config, overrides = made, ["distribution=null"]
+        config, overrides = made, ["distribution=null", "data.transform=null"]  # which `predict` applies
         weights = random_weights(program, config, overrides)
     else:
         config, overrides, weights = folder / "config.yaml", [], made[1]
