@@ -27,7 +27,7 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Dot.axes", "1"},
       {"PositionEmbedding.sequence_length", "6"},
       {"TokenAndPositionEmbedding.sequence_length", "6"},
-      {"ViTPatchingAndEmbedding.image_size", "[4, 4]"},
+      {"ViTPatchingAndEmbedding.image_size", "[6, 6]"},
       {"ViTPatchingAndEmbedding.patch_size", "[2, 2]"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},

@@ -1,6 +1,8 @@
 // Configs as Keras' JSON and as Keras scripts.
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "base/json.h"
 #include "interop/keras/export_json.h"
 #include "interop/keras/export_python.h"
