@@ -330,7 +330,7 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
 }
 
 TEST_CASE("core layers and activations are Keras'") {
-  CHECK(check_file("layers").size() == 25);
+  CHECK(check_file("layers").size() == 27);
 }
 TEST_CASE("convolutions are Keras'") {
   CHECK(check_file("layers_convolution").size() == 10);
