@@ -93,6 +93,7 @@ endmacro()
 meshtrain_library(Png libpng-dev png.h png16)
 meshtrain_library(TurboJpeg libturbojpeg0-dev turbojpeg.h turbojpeg)
 meshtrain_library(Crypto libssl-dev openssl/sha.h crypto)
+meshtrain_library(FarmHash libfarmhash-dev farmhash.h farmhash)
 # Its header only: the library is loaded by `data fetch`.
 find_path(CURL_INCLUDE_DIR curl/curl.h)
 meshtrain_need(CURL_INCLUDE_DIR libcurl4-openssl-dev)

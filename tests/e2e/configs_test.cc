@@ -189,9 +189,11 @@ TEST_CASE("plans of language models have the published numbers of parameters") {
   }
 }
 
-TEST_CASE("llama_tiny.yaml learns its tales, and vit_small.yaml the digits") {
+TEST_CASE("llama_tiny.yaml learns its tales, vit_small.yaml and bert_tiny_classifier.yaml digits") {
   CHECK(evaluation({config("llama_tiny"), "fit.epochs=1"})["accuracy"].get<double>() > 0.7);
   CHECK(evaluation({config("vit_small"), "fit.epochs=2"})["accuracy"].get<double>() > 0.8);
+  CHECK(evaluation({config("bert_tiny_classifier"), "fit.epochs=2"})["accuracy"].get<double>() >
+        0.8);
 }
 
 TEST_CASE("char_mlp.yaml learns more of its tales than pairs of characters") {
