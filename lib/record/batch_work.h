@@ -1,5 +1,5 @@
-// BatchWork: what a training step computes, for rates beside its time: tokens a second, and MFU, the
-// share of the devices' peak that the model's FLOPs reach.
+// BatchWork: what a training step computes, for rates beside its time: tokens a second, and MFU,
+// the share of the devices' peak that the model's FLOPs reach.
 #pragma once
 
 #include <string>

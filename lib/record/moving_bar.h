@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "engine/logs.h"
-#include "record/progress.h"
 #include "record/batch_work.h"
+#include "record/progress.h"
 
 namespace meshtrain {
 
@@ -25,7 +25,7 @@ struct MovingBarOptions {
   std::function<int()> columns;  // of the terminal, now
   bool color = true;
   bool has_escapes = true;  // the terminal moves its cursor; false: TERM=dumb
-  BatchWork work = {};       // of its steps, for rates
+  BatchWork work = {};      // of its steps, for rates
 };
 
 class MovingBar {

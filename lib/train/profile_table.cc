@@ -19,7 +19,7 @@ constexpr size_t kShown = 10;
 
 struct PathWork {
   std::string kind;
-  BatchWork work;
+  StepWork work;
 };
 
 // Of the first program that has the path: others compute it for another batch.
@@ -32,7 +32,7 @@ std::map<std::string, PathWork> works_of(const std::vector<const Program*>& prog
       if (work.kind.empty()) {
         work.kind = step.op->name;
       }
-      const BatchWork more = step_work(*program, step, true);
+      const StepWork more = step_work(*program, step, true);
       work.work.flops += more.flops;
       work.work.bytes += more.bytes;
     }

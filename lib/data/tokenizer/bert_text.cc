@@ -22,9 +22,7 @@ bool is_control(char32_t c) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS:
       return true;
     default:
       return false;
