@@ -17,6 +17,7 @@ packages="
   libcli11-dev
   libcurl4-openssl-dev
   libdnnl-dev
+  libfarmhash-dev
   libfmt-dev
   libhdf5-dev
   libopenmpi-dev

@@ -135,6 +135,18 @@ struct RotaryShape {
   MESHTRAIN_FIELDS(dtype, batch, steps, heads, size, has_batch, inverse);
 };
 
+// Rows of logits, `row` elements apart, each with the classes [start, start + classes) of
+// global_classes.
+struct CrossEntropyShape {
+  DType dtype = DType::kFloat32;
+  int64_t tokens = 0, classes = 0, row = 0;
+  int64_t start = 0, global_classes = 0;
+
+  // Of the results.
+  DType loss_dtype() const { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
+  MESHTRAIN_FIELDS(dtype, tokens, classes, row, start, global_classes);
+};
+
 // A recurrent cell over time (ir/ops/rnn.cc). Activations: of the new content, and of the gates.
 enum class RnnCell : uint8_t { kSimple, kLstm, kGru, kGruResetAfter };
 enum class RnnActivation : uint8_t {

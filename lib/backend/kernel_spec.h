@@ -144,7 +144,27 @@ struct MatmulSpec {
     MESHTRAIN_FIELDS(a, b, c);
   };
   std::vector<Batch> batches;
-  MESHTRAIN_FIELDS(dtype, a, b, c, m, n, k, a_row, a_column, b_row, b_column, c_row, batches);
+  bool accumulate = false;  // the products are added to c: float32 and float64
+  MESHTRAIN_FIELDS(dtype, a, b, c, m, n, k, a_row, a_column, b_row, b_column, c_row, batches,
+                   accumulate);
+};
+
+// Of each row of logits with the token's id, what is not null, and with `weights` the gradients in
+// place of the logits (formulas: ir/ops/linear_cross_entropy.cc). Without `lse` the row has all
+// classes. Results have one element a token, float64 where logits are, else float32.
+struct CrossEntropySpec {
+  CrossEntropyShape shape;
+  std::byte* logits = nullptr;
+  const std::byte* ids = nullptr;
+  std::byte* loss = nullptr;
+  std::byte* hits = nullptr;
+  std::byte* largest = nullptr;
+  std::byte* sum = nullptr;
+  std::byte* picked = nullptr;
+  std::byte* first = nullptr;
+  const std::byte* weights = nullptr;
+  const std::byte* lse = nullptr;
+  MESHTRAIN_FIELDS(shape, logits, ids, loss, hits, largest, sum, picked, first, weights, lse);
 };
 
 // out (outer, inner) int32: index of the first of the largest; a NaN counts as the largest.
@@ -447,6 +467,7 @@ struct ReduceScatterSpec {
   X(IotaSpec) \
   X(ReduceSpec) \
   X(MatmulSpec) \
+  X(CrossEntropySpec) \
   X(ArgmaxSpec) \
   X(CumsumSpec) \
   X(TopKSpec) \

@@ -290,6 +290,22 @@ inline ClassSpec text_samples_callback() {
   return spec;
 }
 
+struct ResetStatesOptions : CallbackOptions {
+  bool on_epoch_begin = true;
+  bool on_test_begin = true;
+};
+void check_reset_states(const ResetStatesOptions& callback, const ClassScope& scope);
+inline ClassSpec reset_states_callback() {
+  using S = ResetStatesOptions;
+  ClassSpec spec = class_of<S>(
+      "ResetStates", "makes the states of stateful layers zeros",
+      {key("on_epoch_begin", &S::on_epoch_begin, "before the first batch of each epoch"),
+       key("on_test_begin", &S::on_test_begin, "before a validation or an evaluation")},
+      check_reset_states);
+  spec.is_unique = true;
+  return spec;
+}
+
 // The first callback of the class with these arguments, or null.
 template <class S>
 const ConfigObject* find_callback(const Config& config) {
@@ -303,7 +319,8 @@ inline std::vector<ClassSpec> declared_callbacks() {
   return {model_checkpoint_callback(), backup_callback(),           early_stopping_callback(),
           reduce_lr_callback(),        scheduler_callback(),        csv_logger_callback(),
           tensorboard_callback(),      terminate_on_nan_callback(), swap_ema_callback(),
-          run_command_callback(),      step_validation_callback(),  text_samples_callback()};
+          run_command_callback(),      step_validation_callback(),  text_samples_callback(),
+          reset_states_callback()};
 }
 
 }  // namespace meshtrain

@@ -90,6 +90,8 @@ const Section& model_section() {
        make_spec("outputs", ValueKind::kNames, "null",
                  "layers whose outputs are the model's; the "
                  "last when null"),
+       make_spec("frozen", ValueKind::kTextList, "null",
+                 "patterns of whole layer names: layers whose weights fit leaves as they are"),
        map_of("remat", ValueKind::kNames,
               "layer, block or pattern -> what its backward pass keeps: none, block, dots, or the "
               "names of layers")});

@@ -291,6 +291,7 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
   }
   report.collectives = collectives_of(setup, compiled.graph);
   report.memory = planned_memory(compiled.program);
+  report.heads = planned_heads(compiled.graph, report.mesh);
   report.flops = planned_flops(compiled.graph);
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();

@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "config/callback_classes.h"
+#include "engine/head_losses.h"
+#include "nn/head_loss.h"
 #include "nn/regularizers.h"
 
 namespace meshtrain {
@@ -396,6 +398,16 @@ void StepGraphs::add_losses(Frame& frame) const {
     throw ConfigError("E112", config_.compile.loc, "`loss` of `compile` is missing")
         .help("write `compile: {loss: mse}`");
   }
+  for (size_t o = 0; o < frame.targets.size(); ++o) {
+    const CheckedOutput checked = checked_output(o);
+    const bool is_only =
+        std::count(frame.predictions.begin(), frame.predictions.end(), frame.predictions[o]) == 1;
+    if (is_only && reads_token_losses(config_.compile, model_.output_names(), o, checked.y_true,
+                                      checked.y_pred)) {
+      const auto scope = builder.scope("loss");
+      add_token_losses(builder, frame.targets[o], frame.predictions[o]);
+    }
+  }
   for (const OutputLoss& loss : losses_) {
     const auto scope = builder.scope(
         losses_.size() > 1 ? "loss/" + model_.output_names()[loss.output] : std::string("loss"));
@@ -529,6 +541,27 @@ std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
   return sums;
 }
 
+// What a layer makes of a weight that does not train: an average in training, a state in every
+// step.
+void StepGraphs::move_weight(Frame& frame, size_t weight) const {
+  if (frame.moved[weight] == kNone) {
+    return;
+  }
+  Builder& builder = frame.builder;
+  const auto scope = builder.scope("moving/" + variables_[weight].path);
+  builder.update(
+      static_cast<int>(weight),
+      builder.apply("reshard", {frame.moved[weight]},
+                    {{"variable", static_cast<int64_t>(weight)}, {"layout", "storage"}}));
+}
+
+void StepGraphs::move_weights(Frame& frame) const {
+  frame.builder.set_phase(Phase::kUpdate);
+  for (size_t w = 0; w < frame.moved.size(); ++w) {
+    move_weight(frame, w);
+  }
+}
+
 void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   Builder& builder = frame.builder;
   const std::vector<ValueId> grads = weight_gradients(frame);
@@ -542,10 +575,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   std::vector<size_t> weights;
   for (size_t w = 0; w < grads.size(); ++w) {
     if (!variables_[w].trainable) {
-      if (frame.moved[w] != kNone) {
-        const auto scope = builder.scope("moving/" + variables_[w].path);
-        builder.update(static_cast<int>(w), to_layout(frame.moved[w], w, "storage"));
-      }
+      move_weight(frame, w);
       continue;
     }
     const auto scope = builder.scope(optimizer_.name() + "/" + variables_[w].path);
@@ -648,6 +678,7 @@ Graph StepGraphs::test(int64_t batch) const {
   forward(frame, batch, true, false);
   add_losses(frame);
   update_metrics(frame);
+  move_weights(frame);
   return std::move(frame.graph);
 }
 
@@ -657,6 +688,7 @@ Graph StepGraphs::predict(int64_t batch) const {
   for (size_t o = 0; o < frame.predictions.size(); ++o) {
     frame.builder.output(fmt::format("output:{}", o), frame.predictions[o]);
   }
+  move_weights(frame);
   return std::move(frame.graph);
 }
 

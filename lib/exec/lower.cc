@@ -119,9 +119,9 @@ const std::vector<int64_t>& StepContext::attr_ints(std::string_view name) const 
 LowerOp lowering_of(const OpDef& op) {
   static const std::map<std::string_view, LowerOp> table = [] {
     std::map<std::string_view, LowerOp> functions;
-    for (const auto& family :
-         {shape_lowerings, math_lowerings, conv_lowerings, warp_lowerings, indexed_lowerings,
-          attention_lowerings, rnn_lowerings, optimizer_lowerings, collective_lowerings}) {
+    for (const auto& family : {shape_lowerings, math_lowerings, conv_lowerings, warp_lowerings,
+                               indexed_lowerings, attention_lowerings, head_lowerings,
+                               rnn_lowerings, optimizer_lowerings, collective_lowerings}) {
       for (const OpLowering& entry : family()) {
         const bool is_new = functions.emplace(entry.op, entry.lower).second;
         MESHTRAIN_CHECK(is_new, "op {} is lowered twice", entry.op);

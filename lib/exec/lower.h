@@ -42,6 +42,8 @@ class StepContext {
   void add(KernelSpec spec) { specs.push_back(std::move(spec)); }
   std::byte* scratch(int64_t bytes) { return add_scratch(specs, bytes); }
   bool has_gathers() const { return memory_.has_gathers; }
+  // The least number of tokens whose logits exist at once; GPUs, which have gathers, need more.
+  int64_t loss_tokens() const { return memory_.has_gathers ? 4096 : 256; }
   const Buffer& input(size_t i) const { return program.buffers[step.inputs.at(i)]; }
   const Buffer& output(size_t i) const { return program.buffers[step.outputs.at(i)]; }
   std::byte* input_base(size_t i) const { return base(step.inputs.at(i)); }
@@ -111,6 +113,7 @@ std::vector<OpLowering> conv_lowerings();        // lower_conv.cc: also pools, c
 std::vector<OpLowering> warp_lowerings();        // lower_warp.cc
 std::vector<OpLowering> indexed_lowerings();     // lower_indexed.cc: need a shard's start
 std::vector<OpLowering> attention_lowerings();   // lower_attention.cc
+std::vector<OpLowering> head_lowerings();        // lower_head.cc
 std::vector<OpLowering> rnn_lowerings();         // lower_rnn.cc
 std::vector<OpLowering> optimizer_lowerings();   // lower_optimizer.cc
 std::vector<OpLowering> collective_lowerings();  // lower_collective.cc

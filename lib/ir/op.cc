@@ -15,9 +15,10 @@ struct Registry {
 
   Registry() {
     // A plain table instead of registration by static objects, which a linker may drop.
-    for (const auto& family : {source_ops, elementwise_ops, shape_ops, reduce_ops, einsum_ops,
-                               gather_ops, conv_ops, pool_ops, moments_ops, warp_ops, dropout_ops,
-                               attention_ops, rnn_ops, optimizer_ops, collective_ops}) {
+    for (const auto& family :
+         {source_ops, elementwise_ops, shape_ops, reduce_ops, einsum_ops, gather_ops, conv_ops,
+          pool_ops, moments_ops, warp_ops, dropout_ops, attention_ops, linear_cross_entropy_ops,
+          rnn_ops, optimizer_ops, collective_ops}) {
       for (OpDef& op : family()) {
         ops.push_back(std::move(op));
       }

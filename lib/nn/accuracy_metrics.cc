@@ -2,6 +2,7 @@
 #include <map>
 
 #include "nn/arguments.h"
+#include "nn/head_loss.h"
 #include "nn/metric_parts.h"
 
 namespace meshtrain {
@@ -30,6 +31,9 @@ LossValues categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
 }
 
 LossValues sparse_categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
+  if (const auto of_tokens = token_losses(b, p)) {
+    return {b.cast(of_tokens->hits, dtype)};
+  }
   const ValueId ids = squeezed_ids(b, y, p);
   const DType labels = comparison_dtype(b.dtype(ids), b.dtype(p));
   const ValueId best = b.argmax(p, -1);

@@ -7,6 +7,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/parts.h"
 
 namespace meshtrain {
 namespace {
@@ -27,7 +28,8 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                augmentation_layers,  color_layers,
                                filter_layers,        warp_layers,
                                transformer_layers,   recurrent_layers,
-                               wrapper_layers,       application_layers}) {
+                               wrapper_layers,       application_layers,
+                               hub_layers}) {
       for (const LayerEntry& entry : family()) {
         MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);

@@ -6,6 +6,7 @@
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"
+#include "nn/head_loss.h"
 #include "nn/loss_table.h"
 
 namespace meshtrain {
@@ -102,15 +103,23 @@ LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_g
   return {b.reduce_sum(b.mul(terms, class_factors(b, args, p, axis)), {axis})};
 }
 
-// y: class ids, (...) or (..., 1). The one-hot product lets the class dimension be sharded.
-LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
-  const int64_t axis = class_axis(b, args, p);
-  const ValueId ids = class_ids(b, y, p);
+// -ln of the probability of class `ids` along `axis`. The one-hot product lets the class dimension
+// be sharded.
+ValueId sparse_losses(Builder& b, LossArgs args, ValueId ids, ValueId p, int64_t axis) {
   const ValueId one_hot = b.one_hot(ids, b.shape(p)[axis], b.dtype(p));
   const ValueId target =
       move_axis(b, one_hot, b.shape(one_hot).size() - 1, static_cast<size_t>(axis));
   const ValueId log_p = log_probabilities(b, args, p, axis);
-  LossValues out{b.neg(b.reduce_sum(b.mul(target, log_p), {axis}))};
+  return b.neg(b.reduce_sum(b.mul(target, log_p), {axis}));
+}
+
+// y: class ids, (...) or (..., 1).
+LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
+  const int64_t axis = class_axis(b, args, p);
+  const ValueId ids = class_ids(b, y, p);
+  const auto of_tokens =
+      args.boolean("from_logits") && axis == last_axis(b, p) ? token_losses(b, p) : std::nullopt;
+  LossValues out{of_tokens ? of_tokens->losses : sparse_losses(b, args, ids, p, axis)};
   if (args.has("ignore_class")) {
     const ValueId ignored =
         b.constant(static_cast<double>(args.integer("ignore_class")), DType::kInt32);

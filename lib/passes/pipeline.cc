@@ -7,7 +7,9 @@
 #include <iterator>
 
 #include "ir/verify.h"
+#include "passes/argmax.h"
 #include "passes/bucket.h"
+#include "passes/head_loss.h"
 #include "passes/lower.h"
 #include "passes/partition.h"
 #include "passes/schedule.h"
@@ -33,6 +35,11 @@ constexpr Pass kPipeline[] = {
        return simplify(std::move(graph));
      },
      verify_global},
+    {"head_loss",
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
+       return place_head_losses(std::move(graph), mesh);
+     },
+     verify_global},
     {"schedule",
      [](Graph graph, const DeviceMesh&, const CompileOptions&) {
        return reduce_gradients_early(std::move(graph));
@@ -42,6 +49,11 @@ constexpr Pass kPipeline[] = {
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions& options) {
        propagate(graph, mesh, options.propagate);
        return graph;
+     },
+     verify_shardings},
+    {"argmax",
+     [](Graph graph, const DeviceMesh&, const CompileOptions&) {
+       return split_argmax(std::move(graph));
      },
      verify_shardings},
     {"regather",

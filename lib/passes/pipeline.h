@@ -1,6 +1,6 @@
 // The visible list of passes from a global graph to a Program.
 //
-//   simplify -> schedule -> propagate -> regather -> partition -> bucket
+//   simplify -> head_loss -> schedule -> propagate -> argmax -> regather -> partition -> bucket
 //   -> lower (fuse, memory plan)
 //
 // The verifier checks the final graph and, with verify_each, the graph after each pass. Writes

@@ -1,4 +1,8 @@
+#include <algorithm>
+
 #include "ir/name_list.h"
+#include "ir/op.h"
+#include "ir/ops/linear_cross_entropy.h"
 #include "ir/signatures.h"
 #include "passes/bucket.h"
 #include "passes/memory.h"
@@ -40,6 +44,31 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
       c.causes.push_back({{}, std::move(cause), {}});
     }
     out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<PlannedHead> planned_heads(const Graph& graph, const DeviceMesh& mesh) {
+  constexpr int64_t kTokensOfCpu = 256;  // StepContext::loss_tokens
+  const OpDef* const ops[] = {&find_op("linear_cross_entropy"),
+                              &find_op("linear_cross_entropy_grad"),
+                              &find_op("linear_cross_entropy_parts")};
+  std::vector<PlannedHead> out;
+  for (const Node& node : graph.nodes) {
+    if (std::find(std::begin(ops), std::end(ops), node.op) == std::end(ops)) {
+      continue;
+    }
+    const auto local = [&](ValueId v) {
+      return local_shape(graph.shape(v), *graph.values[v].sharding, mesh);
+    };
+    const Shape x = local(node.inputs[0]), table = local(node.inputs[1]);
+    PlannedHead head;
+    head.op = ops[0]->name;
+    head.classes = table[node.attr_int("transposed") != 0 ? 1 : 0];
+    head.tokens = head_chunk(num_elements(x) / x.back(), x.back(), head.classes, kTokensOfCpu);
+    head.bytes =
+        head.tokens * head.classes * static_cast<int64_t>(dtype_size(graph.dtype(node.inputs[0])));
+    out.push_back(std::move(head));
   }
   return out;
 }

@@ -159,6 +159,11 @@ std::string plan_text(const PlanSummary& summary) {
       "activations); {} in all\n",
       format_bytes(m.weights), format_bytes(m.gradients), format_bytes(m.optimizer),
       format_bytes(m.activations), format_bytes(m.total()));
+  for (const PlannedHead& head : summary.heads) {
+    out += fmt::format("head      {}: {} logits of {} tokens at a time, {}\n", head.op,
+                       format_thousands(head.classes), format_thousands(head.tokens),
+                       format_bytes(head.bytes));
+  }
   std::vector<std::string> arenas;
   for (const PlanSummary::Remat& remat : summary.remat) {
     arenas.push_back(fmt::format("{} {}", remat.name, format_bytes(remat.step_arena)));
@@ -291,6 +296,12 @@ std::string plan_json(const PlanSummary& summary) {
                  {"total", m.total()}}},
                {"flops", {{"total", summary.flops}, {"per_device", summary.flops_per_device}}},
                {"warnings", warnings_json(summary.warnings)}};
+  for (const PlannedHead& head : summary.heads) {
+    json["heads"].push_back({{"op", head.op},
+                             {"classes", head.classes},
+                             {"tokens", head.tokens},
+                             {"bytes", head.bytes}});
+  }
   for (const PlanSummary::Remat& remat : summary.remat) {
     json["remat"][remat.name] = remat.step_arena;
   }

@@ -62,6 +62,14 @@ struct PlannedMemory {
   int64_t total() const { return weights + optimizer + activations; }
 };
 
+// A head whose logits are never there as a whole: its product and the loss are one op.
+struct PlannedHead {
+  std::string op;       // "linear_cross_entropy"
+  int64_t classes = 0;  // of one device
+  int64_t tokens = 0;   // of one device, whose logits are there at once on a CPU
+  int64_t bytes = 0;    // of these logits, beside the arena
+};
+
 struct PlanSummary {
   std::string name;
   DeviceMesh mesh;
@@ -77,6 +85,7 @@ struct PlanSummary {
   std::vector<PlannedVariable> variables;
   std::vector<PlannedOutput> outputs;
   std::vector<PlannedCollective> collectives;
+  std::vector<PlannedHead> heads;
   PlannedMemory memory;
   double flops = 0;             // of a training step, all devices together, nothing counted twice
   double flops_per_device = 0;  // what one device of a real mesh computes
@@ -92,6 +101,7 @@ struct PlanSummary {
 
 // Returns the collectives of a partitioned graph, in order.
 std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh);
+std::vector<PlannedHead> planned_heads(const Graph& graph, const DeviceMesh& mesh);
 // Returns the memory of a device: variables by their layouts, and the planned arena with one shard
 // of each buffer.
 PlannedMemory planned_memory(const Program& program);
@@ -100,7 +110,8 @@ double planned_product_flops(const Graph& graph);  // products and convolutions 
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanSummary& summary);
-// Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, memory,
+// Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, heads
+// (where there are), memory,
 // remat and estimate (where there are), flops, warnings.
 std::string plan_json(const PlanSummary& summary);
 

@@ -21,10 +21,14 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Bidirectional.layer", "{LSTM: 2}"},
       {"Bidirectional.backward_layer", "{GRU: {units: 2, go_backwards: true}}"},
       {"TimeDistributed.layer", "{Dense: 2}"},
+      {"RNN.cell", "{LSTMCell: 2}"},
+      {"StackedRNNCells.cells", "[{LSTMCell: 2}]"},
       {"Permute.dims", "[2, 1, 3]"},
       {"Dot.axes", "1"},
       {"PositionEmbedding.sequence_length", "6"},
       {"TokenAndPositionEmbedding.sequence_length", "6"},
+      {"ViTPatchingAndEmbedding.image_size", "[4, 4]"},
+      {"ViTPatchingAndEmbedding.patch_size", "[2, 2]"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},
       {"PiecewiseConstantDecay.boundaries", "[10, 20]"},
@@ -113,8 +117,9 @@ bool says(const Diagnostic& d, const std::string& part) {
 
 bool takes_two_inputs(const std::string& class_name) {
   static const std::set<std::string> kNames = {
-      "Add",         "Subtract", "Multiply",  "Average",           "Maximum",         "Minimum",
-      "Concatenate", "Dot",      "Attention", "AdditiveAttention", "CustomScaleLayer"};
+      "Add",       "Subtract",          "Multiply",         "Average",
+      "Maximum",   "Minimum",           "Concatenate",      "Dot",
+      "Attention", "AdditiveAttention", "CustomScaleLayer", "MaskedLMHead"};
   return kNames.contains(class_name);
 }
 

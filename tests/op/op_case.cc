@@ -11,7 +11,7 @@ namespace meshtrain {
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases;
   for (const auto& family : {elementwise_cases, shape_cases, reduce_cases, training_cases,
-                             window_cases, warp_cases, attention_cases, rnn_cases}) {
+                             window_cases, warp_cases, attention_cases, rnn_cases, head_cases}) {
     for (OpCase& op_case : family()) {
       cases.push_back(std::move(op_case));
     }

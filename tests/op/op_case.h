@@ -39,6 +39,7 @@ std::vector<OpCase> window_cases();
 std::vector<OpCase> warp_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> rnn_cases();
+std::vector<OpCase> head_cases();
 
 // The case with `dtype` in place of float64, in operands and attributes.
 OpCase in_dtype(OpCase op_case, DType dtype);

@@ -49,6 +49,7 @@ const KernelTable& kernels() {
     add_warp_kernels(out);
     add_attention_kernels(out);
     add_rnn_kernels(out);
+    add_head_kernels(out);
     return out;
   }();
   return table;

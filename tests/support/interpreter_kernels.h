@@ -32,6 +32,7 @@ void add_window_kernels(KernelTable& table);    // convolutions, pools, per-chan
 void add_warp_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_rnn_kernels(KernelTable& table);
+void add_head_kernels(KernelTable& table);
 
 // Walks a shape in row-major order: coordinates of one element after the other.
 class Coordinates {

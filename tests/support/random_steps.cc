@@ -62,6 +62,24 @@ ValueId random_layer(StepBuilder& s, Random& random, ValueId h, int index) {
   return h;
 }
 
+// A head with its loss, of weighted tokens; some ids are no class. The weights of its gradient
+// depend on the loss itself at times.
+ValueId random_head_loss(StepBuilder& s, Random& random, ValueId h) {
+  Builder& b = s.b;
+  const int64_t classes = 12, width = b.shape(h)[1];
+  const bool transposed = random.chance(50);
+  const ValueId table =
+      s.weight("head/table", transposed ? Shape{width, classes} : Shape{classes, width});
+  const ValueId ids = b.input("classes", {8}, DType::kInt32, true);
+  const ValueList head =
+      b.add_node("linear_cross_entropy", {h, table, ids}, {{"transposed", int64_t{transposed}}});
+  ValueId losses = b.mul(head[0], b.reshape(b.slice(s.y, 1, 0, 1), {8}));
+  if (random.chance(30)) {
+    losses = b.square(losses);
+  }
+  return b.mul(b.reduce_sum_all(losses), 0.125);
+}
+
 }  // namespace
 
 LayoutCase random_graph_step(Random& random) {
@@ -75,6 +93,9 @@ LayoutCase random_graph_step(Random& random) {
   const int64_t layers = 1 + random.below(4);
   for (int64_t i = 0; i < layers; ++i) {
     h = random_layer(s, random, h, static_cast<int>(i));
+  }
+  if (random.chance(25)) {
+    return layout_case(s.finish_loss(random_head_loss(s, random, h)));
   }
   return layout_case(s.finish(s.dense("head", h, 4, true)));
 }

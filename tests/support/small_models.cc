@@ -29,7 +29,10 @@ ValueId StepBuilder::dense(const std::string& name, ValueId input, int64_t units
 Graph StepBuilder::finish(ValueId p) {
   const ValueId error = b.sub(p, y);
   const double count = static_cast<double>(num_elements(b.shape(error)));
-  const ValueId loss = b.mul(b.reduce_sum_all(b.mul(error, error)), 1 / count);
+  return finish_loss(b.mul(b.reduce_sum_all(b.mul(error, error)), 1 / count));
+}
+
+Graph StepBuilder::finish_loss(ValueId loss) {
   b.output("loss", loss);
   std::vector<ValueId> uses;
   std::vector<int> variables;

@@ -26,6 +26,8 @@ class StepBuilder {
   ValueId dense(const std::string& name, ValueId input, int64_t units, bool bias);
   // Adds loss, gradients and updates for prediction `p`; the graph is then complete.
   Graph finish(ValueId p);
+  // The same for another loss.
+  Graph finish_loss(ValueId loss);
 
  private:
   DType dtype_;

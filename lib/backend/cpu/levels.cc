@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/cpu/cross_entropy_loops.h"
 #include "backend/cpu/kernel_table.h"
 #include "base/error.h"
 
@@ -17,6 +18,7 @@ namespace meshtrain::cpu {
   void fill_attention_##level(KernelTable& table);      \
   void fill_conv_##level(KernelTable& table);           \
   void fill_channels_##level(KernelTable& table);       \
+  void fill_cross_entropy_##level(CrossEntropyLoops&);  \
   static KernelTable make_table_##level() {             \
     KernelTable table;                                  \
     fill_elementwise_##level(table);                    \
@@ -78,6 +80,23 @@ const KernelTable& kernels_of_level(int level) {
 const KernelTable& kernels() {
   static const KernelTable& table = kernels_of_level(num_kernel_levels() - 1);
   return table;
+}
+
+const CrossEntropyLoops& cross_entropy_loops() {
+  static const CrossEntropyLoops loops = [] {
+    CrossEntropyLoops out;
+    fill_cross_entropy_v2(out);
+#if MESHTRAIN_LEVELS > 1
+    if (num_kernel_levels() > 1)
+      fill_cross_entropy_v3(out);
+#endif
+#if MESHTRAIN_LEVELS > 2
+    if (num_kernel_levels() > 2)
+      fill_cross_entropy_v4(out);
+#endif
+    return out;
+  }();
+  return loops;
 }
 
 const char* kernel_level() {

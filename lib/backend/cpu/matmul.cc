@@ -39,6 +39,7 @@ class Matmul final : public Kernel {
   explicit Matmul(MatmulSpec spec) : spec_(std::move(spec)) {
     item_size_ = static_cast<int64_t>(dtype_size(spec_.dtype));
     own_ = kernels().gemm[type_index(spec_.dtype)];
+    add_ = kernels().element[static_cast<int>(ElementOp::k_add)][type_index(spec_.dtype)];
     MESHTRAIN_CHECK(own_ != nullptr, "no matrix product of {}", dtype_name(spec_.dtype));
     use_sgemm_ =
         spec_.dtype == DType::kFloat32 &&
@@ -59,7 +60,10 @@ class Matmul final : public Kernel {
   int64_t units() const override {
     return static_cast<int64_t>(spec_.batches.size()) * row_chunks_ * column_chunks_;
   }
-  size_t scratch_bytes() const override { return use_sgemm_ ? 0 : kernels().gemm_scratch_bytes; }
+  size_t scratch_bytes() const override {
+    const int64_t products = spec_.accumulate ? rows_ * columns_ * item_size_ : 0;
+    return use_sgemm_ ? 0 : kernels().gemm_scratch_bytes + static_cast<size_t>(products);
+  }
   double cost() const override {
     const double flops = 2.0 * static_cast<double>(spec_.m * spec_.n * spec_.k);
     return static_cast<double>(spec_.batches.size()) * (flops / (use_sgemm_ ? 130 : 50) + 400);
@@ -133,7 +137,7 @@ class Matmul final : public Kernel {
       const dnnl_status_t status = dnnl_sgemm(
           a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, spec_.k, 1.0f,
           static_cast<const float*>(args.a), a_lines_, static_cast<const float*>(args.b), b_lines_,
-          0.0f, static_cast<float*>(args.c), c_lines_);
+          spec_.accumulate ? 1.0f : 0.0f, static_cast<float*>(args.c), c_lines_);
       MESHTRAIN_CHECK(status == dnnl_success, "oneDNN cannot multiply: status {}",
                       static_cast<int>(status));
       return;
@@ -146,12 +150,25 @@ class Matmul final : public Kernel {
     args.b_row = spec_.b_row;
     args.b_column = spec_.b_column;
     args.c_row = spec_.c_row;
+    if (!spec_.accumulate) {
+      own_(args, scratch);
+      return;
+    }
+    std::byte* const c = static_cast<std::byte*>(args.c);
+    std::byte* const products = scratch + kernels().gemm_scratch_bytes;
+    args.c = products;
+    args.c_row = p.columns;
     own_(args, scratch);
+    for (int64_t r = 0; r < p.rows; ++r) {
+      std::byte* const row = c + r * spec_.c_row * item_size_;
+      add_(row, row, products + r * p.columns * item_size_, nullptr, p.columns, {});
+    }
   }
 
   MatmulSpec spec_;
   int64_t item_size_ = 4;
   GemmLoop own_ = nullptr;
+  ElementLoop add_ = nullptr;  // for sums of products of own_
   bool use_sgemm_ = false, a_transposed_ = false, b_transposed_ = false;
   int64_t a_lines_ = 0, b_lines_ = 0, c_lines_ = 0;
   int64_t rows_ = 1, columns_ = 1, row_chunks_ = 1, column_chunks_ = 1;
@@ -160,6 +177,7 @@ class Matmul final : public Kernel {
 }  // namespace
 
 void CpuLowering::make(const MatmulSpec& spec) {
+  MESHTRAIN_CHECK(!spec.accumulate || !is_half(spec.dtype), "sums of {}", dtype_name(spec.dtype));
   if (is_half(spec.dtype))
     return add(make_half_matmul(spec));
   add(std::make_unique<Matmul>(spec));

@@ -48,8 +48,9 @@ std::string text_of(const gpu::Matmul& matmul, const MatmulLayout& layout, bool 
                        matrix.columns, matrix.leading, step, alignment_of(data, step * item));
   };
   std::string key = fmt::format(
-      "{}{}{}{}{} x{}", dtype_name(spec.dtype), use_tf32 ? " tf32" : "",
-      describe(layout.first, spec.b, matmul.b_step), describe(layout.second, spec.a, matmul.a_step),
+      "{}{}{}{}{}{} x{}", dtype_name(spec.dtype), use_tf32 ? " tf32" : "",
+      spec.accumulate ? " accumulate" : "", describe(layout.first, spec.b, matmul.b_step),
+      describe(layout.second, spec.a, matmul.a_step),
       describe(layout.result, matmul.result(), matmul.c_step), matmul.batch);
   if (matmul.epilogue) {
     const gpu::Epilogue& epilogue = *matmul.epilogue;
@@ -162,7 +163,10 @@ void Matmuls::enqueue(const MatmulPlan& plan, const gpu::Matmul& matmul, std::by
   const double one_double = 1, zero_double = 0;
   const bool is_double = plan.dtype == DType::kFloat64;
   const void* const alpha = is_double ? static_cast<const void*>(&one_double) : &one;
-  const void* const beta = is_double ? static_cast<const void*>(&zero_double) : &zero;
+  const void* const beta =
+      is_double ? static_cast<const void*>(matmul.spec.accumulate ? &one_double : &zero_double)
+      : matmul.spec.accumulate ? &one
+                               : &zero;
   std::byte* const to = matmul.result();
   set_bias(plan, matmul);
   core_.check(cublas_lt().cublasLtMatmul(handle_.get(), plan.product.get(), alpha, matmul.spec.b,

@@ -21,8 +21,8 @@ bool writes(const Command& command, const Access& memory) {
 // Whether the product writes all of `view`, row after row and batch after batch, and nothing else.
 bool fills(const Matmul& product, const View& view) {
   const MatmulSpec& s = product.spec;
-  return s.c == view.data && s.dtype == view.dtype && (s.m == 1 || s.c_row == s.n) &&
-         (product.batch == 1 || product.c_step == s.m * s.n) &&
+  return !s.accumulate && s.c == view.data && s.dtype == view.dtype &&
+         (s.m == 1 || s.c_row == s.n) && (product.batch == 1 || product.c_step == s.m * s.n) &&
          product.batch * s.m * s.n == num_elements(view.shape);
 }
 

@@ -74,7 +74,8 @@ std::string product_text(const Matmul& product) {
                                  {"a_column", s.a_column},
                                  {"b_row", s.b_row},
                                  {"b_column", s.b_column},
-                                 {"c_row", s.c_row}});
+                                 {"c_row", s.c_row},
+                                 {"accumulate", int64_t{s.accumulate}}});
 }
 
 std::string product_index(const Matmul& product, int64_t more) {

@@ -7,6 +7,7 @@
 #include "train/callbacks/learning_rate_scheduler.h"
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/reduce_lr_on_plateau.h"
+#include "train/callbacks/reset_states.h"
 #include "train/callbacks/run_command_callback.h"
 #include "train/callbacks/step_validation.h"
 #include "train/callbacks/swap_ema_weights.h"
@@ -38,6 +39,7 @@ constexpr CallbackType kTypes[] = {
     {.class_name = "ReduceLROnPlateau",
      .make = make<ReduceLROnPlateau, ReduceLROnPlateauOptions>,
      .adds_learning_rate = true},
+    {.class_name = "ResetStates", .make = make<ResetStates, ResetStatesOptions>},
     {.class_name = "RunCommand", .make = make<RunCommand, RunCommandOptions>},
     {.class_name = "StepValidation", .make = make<StepValidation, StepValidationOptions>},
     {.class_name = "SwapEMAWeights",

@@ -265,8 +265,11 @@ void run_matmul(const Matmul& matmul, bool use_tf32) {
             load_operand(s.dtype, s.a, a_first + i * s.a_row + p * s.a_column, use_tf32);
         add_scaled(row.data(), b.data() + p * s.n, a, s.n);
       }
-      for (int64_t j = 0; j < s.n; ++j)
-        store(s.dtype, matmul.result(), c_first + i * s.c_row + j, row[static_cast<size_t>(j)]);
+      for (int64_t j = 0; j < s.n; ++j) {
+        const int64_t at = c_first + i * s.c_row + j;
+        const double before = s.accumulate ? load(s.dtype, matmul.result(), at) : 0;
+        store(s.dtype, matmul.result(), at, before + row[static_cast<size_t>(j)]);
+      }
       if (matmul.epilogue)
         finish_row(*matmul.epilogue, s, c_first + i * s.c_row);
     }

@@ -62,12 +62,16 @@ Dataset mirrored_data(float scale) {
   return dataset_of(std::move(x), std::move(y));
 }
 
+// Where genuine data are, when they are at hand.
+std::string dataset_folder() {
+  const char* folder = std::getenv("MESHTRAIN_DATA");
+  return folder != nullptr ? std::string(folder)
+                           : std::string(MESHTRAIN_SOURCE_DIR) + "/../shared/datasets";
+}
+
 // The first 6,400 genuine MNIST images, or nothing when they are not at hand.
 std::optional<Dataset> mnist_data(float scale) {
-  const char* folder = std::getenv("MESHTRAIN_DATA");
-  const std::string base = folder != nullptr
-                               ? std::string(folder)
-                               : std::string(MESHTRAIN_SOURCE_DIR) + "/../shared/datasets";
+  const std::string base = dataset_folder();
   if (!std::filesystem::exists(base + "/t10k-images-idx3-ubyte.gz")) {
     return std::nullopt;
   }
@@ -130,6 +134,29 @@ compile:
   optimizer: {Adam: {learning_rate: 1e-3}}
   loss: {SparseCategoricalCrossentropy: {from_logits: true}}
 fit: {batch_size: 64}
+)";
+
+constexpr const char* kCharacterModel = R"(
+name: char_lstm
+model:
+  layers:
+    - Input: {name: characters, shape: [32], dtype: int32}
+    - Embedding: {name: letters, input_dim: 65, output_dim: 32}
+    - LSTM: {name: lstm_1, units: 64, return_sequences: true}
+    - LSTM: {name: lstm_2, units: 64, return_sequences: true}
+    - Dense: {name: next, units: 65}
+compile:
+  optimizer: {Adam: {learning_rate: 0.004, global_clipnorm: 5.0}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 32}
+)";
+constexpr const char* kSplitUnits = R"(
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 2], axis_names: [data, model]}
+  layout_map:
+    lstm_.*/kernel: [null, model]
+    next/kernel: [model, null]
 )";
 
 // Keras Hub's layers, by its names.
@@ -378,6 +405,23 @@ TEST_CASE("parity with Keras: the mirrored MLP on genuine MNIST images") {
   compare("mirrored_mlp_mnist", kMirroredModel, *data, "float64", at_most(1e-10), 1e-9);
   compare("mirrored_mlp_mnist_scaled", kMirroredModel, *mnist_data(0x1p-8F), "float32",
           at_most(1e-4), 1e-3);
+}
+
+TEST_CASE("parity with Keras: two LSTM layers on the characters of tiny Shakespeare") {
+  const std::string text = dataset_folder() + "/tinyshakespeare.txt";
+  if (!std::filesystem::exists(text)) {
+    MESSAGE("skipped: tinyshakespeare.txt is neither at MESHTRAIN_DATA nor at ../shared/datasets");
+    return;
+  }
+  // The golden takes the first 6,400 windows.
+  const std::string source = "data: {train: {source: text, path: " + text +
+                             ", sequence_length: 32, stride: 16, target: sequence}}\n";
+  const Config config = config_from(kCharacterModel + source);
+  Dataset data = load_dataset(*config.data.train, config.data);
+  data.num_samples = 6400;
+  compare("char_lstm_shakespeare", kCharacterModel, data, "float64", at_most(1e-9), 1e-8);
+  compare("char_lstm_shakespeare", std::string(kCharacterModel) + kSplitUnits, data, "float32",
+          at_most(1e-3), 0);
 }
 
 TEST_CASE("parity with Keras Hub: 100 steps of a tiny GPT and of a tiny Llama") {

@@ -95,7 +95,8 @@ const std::vector<SpecFamily>& spec_families() {
                                                    {"combine", combine_specs},
                                                    {"view", view_specs},
                                                    {"rows", row_specs},
-                                                   {"rnn", rnn_specs}};
+                                                   {"rnn", rnn_specs},
+                                                   {"head", head_specs}};
   return families;
 }
 

@@ -109,6 +109,7 @@ std::vector<KernelCase> random_specs();
 std::vector<KernelCase> warp_specs();
 std::vector<KernelCase> attention_specs();
 std::vector<KernelCase> rnn_specs();
+std::vector<KernelCase> head_specs();
 std::vector<KernelCase> optimizer_specs();
 std::vector<KernelCase> combine_specs();
 std::vector<KernelCase> view_specs();

@@ -345,6 +345,87 @@ TEST_CASE("the products of a decoder split over the model axis need an all_reduc
                {"backward all_reduce data", all_reduce(local, d)}});
 }
 
+// --- a GPT, whose head shares the table of tokens
+// -------------------------------------------------
+
+namespace {
+
+constexpr const char* kMegatron =
+    "    .*/(query|key|value)/kernel: [null, model, null]\n"
+    "    .*/(query|key|value)/bias: [model, null]\n"
+    "    .*/attention_output/kernel: [model, null, null]\n"
+    "    up.*/kernel: [null, model]\n"
+    "    up.*/bias: [model]\n"
+    "    down.*/kernel: [model, null]\n";
+
+std::string gpt(const std::string& rules, const std::string& head, const std::string& metrics) {
+  std::string layers = fmt::format(
+      "    - Input: {{shape: [{}], dtype: int32, name: ids}}\n"
+      "    - ReversibleEmbedding: {{name: tokens, input_dim: {}, output_dim: {}}}\n",
+      kTokens, kVocabulary, kModel);
+  std::string x = "tokens";
+  for (int64_t i = 0; i < kLayers; ++i) {
+    layers += fmt::format(
+        "    - LayerNormalization: {{name: norm_a{0}, inputs: {1}}}\n"
+        "    - MultiHeadAttention: {{name: attention{0}, num_heads: 4, key_dim: 16, call: "
+        "{{use_causal_mask: true}}}}\n"
+        "    - Add: {{name: middle{0}, inputs: [{1}, attention{0}]}}\n"
+        "    - LayerNormalization: {{name: norm_b{0}}}\n"
+        "    - Dense: {{name: up{0}, units: 256, activation: gelu}}\n"
+        "    - Dense: {{name: down{0}, units: 64}}\n"
+        "    - Add: {{name: sum{0}, inputs: [middle{0}, down{0}]}}\n",
+        i, x);
+    x = fmt::format("sum{}", i);
+  }
+  return "model:\n  layers:\n" + layers + "    - LayerNormalization: {name: norm}\n" + head +
+         fmt::format(
+             "compile:\n  optimizer: adamw\n  loss: {{SparseCategoricalCrossentropy: "
+             "{{from_logits: true}}}}\n  metrics: [{}]\nfit: {{batch_size: {}}}\n",
+             metrics, kBatch) +
+         mesh({2, 4}, "data, model", std::string("  layout_map:\n") + kMegatron + rules);
+}
+
+constexpr const char* kTiedHead =
+    "    - Call: {layer: tokens, name: logits, call: {reverse: true}}\n";
+
+}  // namespace
+
+TEST_CASE("tensor parallel: a whole table, and one of split classes with its head and loss") {
+  const int64_t tokens = kBatch / 2 * kTokens, activation = 4 * tokens * kModel, m = 4;
+  const Counted whole = counted(gpt("", kTiedHead, "accuracy"));
+  CHECK(whole.totals.at("forward all_reduce model") == all_reduce(2 * kLayers * activation, m));
+  CHECK(whole.totals.at("backward all_reduce model") == all_reduce(2 * kLayers * activation, m));
+
+  const Counted split =
+      counted(gpt("    tokens/embeddings: [model, null]\n", kTiedHead, "accuracy"));
+  // The lookup; of the loss the largest logits, then sum, picked logit and hit as one.
+  CHECK(split.totals.at("forward all_reduce model") ==
+        all_reduce((2 * kLayers + 1) * activation + 4 * tokens + 3 * 4 * tokens, m));
+  CHECK(split.calls.at("forward all_reduce model") == 2 * kLayers + 3);
+  // dx of the head.
+  CHECK(split.totals.at("backward all_reduce model") ==
+        all_reduce((2 * kLayers + 1) * activation, m));
+  CHECK(split.calls.at("backward all_reduce model") == 2 * kLayers + 1);
+  for (const auto& [key, count] : split.calls) {
+    CAPTURE(key);
+    CHECK(key.find("all_gather") == std::string::npos);
+    CHECK(key.find("reduce_scatter") == std::string::npos);
+  }
+}
+
+TEST_CASE("accuracy of logits of split classes reduces two numbers a token and gathers nothing") {
+  const int64_t tokens = kBatch / 2 * kTokens;
+  const std::string head = "    - Dense: {name: head, units: 512}\n";
+  const char* const rules = "    head/kernel: [null, model]\n    head/bias: [model]\n";
+  const Counted with = counted(gpt(rules, head, "accuracy")),
+                without = counted(gpt(rules, head, ""));
+  const auto forward = [](const Counted& c) {
+    return c.totals.at("forward all_reduce model").bytes;
+  };
+  CHECK(forward(with) - forward(without) == 2 * 4 * tokens);
+  CHECK(with.totals.count("forward all_gather model") == 0);
+}
+
 TEST_CASE("in mixed precision weights are gathered in 16 bits and gradients scattered in 32") {
   // But the embedding's table, whose rows are cast when they have been looked up.
   const int64_t table = kVocabulary * kModel;

@@ -1,20 +1,14 @@
 // Attention and its gradient, a block of queries and keys at a time with running row maxima and
 // sums (T. Dao, "FlashAttention-2", 2023). Keys and values are packed once for each head. The order
 // of additions depends on shapes and on where the queries begin, so runs repeat bit for bit.
+#include "backend/cpu/simd/exponential.h"
 #include "backend/cpu/simd/tile.h"
 
 namespace meshtrain::cpu {
 namespace {
 
-constexpr int64_t kQueryBlock = 96;  // a multiple of every kTileRows
+constexpr int64_t kQueryBlock = 96;  // at most; a multiple of every kTileRows
 constexpr int64_t kKeyBlock = 128;   // of every kTileColumns
-
-inline float exp_of(float x) {
-  return expf(x);
-}
-inline double exp_of(double x) {
-  return exp(x);
-}
 
 template <class T>
 T minus_infinity() {
@@ -32,9 +26,102 @@ int64_t whole_columns(int64_t n) {
   constexpr int64_t C = kTileColumns<T>;
   return (n + C - 1) / C * C;
 }
-inline int64_t whole_rows(int64_t n) {
-  return (n + kTileRows - 1) / kTileRows * kTileRows;
+
+// Queries of a block: with few, several blocks skip keys that `causal` leaves out.
+inline int64_t query_block(int64_t queries) {
+  const int64_t wanted = (queries / 4 + kTileRows - 1) / kTileRows * kTileRows;
+  return smaller_of(larger_of(wanted, 2 * kTileRows), kQueryBlock);
 }
+
+// --- products of blocks --------------------------------------------------------------------------
+
+// C (m, n) = A (m, k) B (k, n) (+ C). Element (i, p) of A is at i * row + p * step; rows up to the
+// next multiple of kTileRows are read. B is of pack_b, its panels `panel` elements apart.
+template <int64_t row, int64_t step, class T>
+void multiply(const T* a, int64_t a_panel, const T* b, int64_t panel, T* c, int64_t c_row,
+              int64_t m, int64_t n, int64_t k, bool accumulate) {
+  constexpr int C = kTileColumns<T>, L = kVectorBytes / static_cast<int>(sizeof(T));
+  for (int64_t j = 0; j < n; j += C) {
+    const T* const columns = b + j / C * panel;
+    for (int64_t i = 0; i < m; i += kTileRows) {
+      const T* const rows = a + i / kTileRows * a_panel;
+      Vec<T> sum[kTileRows][kTileVectors];
+      for (int r = 0; r < kTileRows; ++r) {
+        for (int v = 0; v < kTileVectors; ++v)
+          sum[r][v] = Vec<T>{};
+      }
+      for (int64_t p = 0; p < k; ++p) {
+        Vec<T> right[kTileVectors];
+        for (int v = 0; v < kTileVectors; ++v)
+          right[v] = *reinterpret_cast<const Vec<T>*>(columns + p * C + v * L);
+#pragma GCC unroll 16
+        for (int r = 0; r < kTileRows; ++r) {
+          const T left = rows[r * row + p * step];
+#pragma GCC unroll 4
+          for (int v = 0; v < kTileVectors; ++v)
+            sum[r][v] += left * right[v];
+        }
+      }
+      store_tile<T>(sum, c + i * c_row + j, c_row, smaller_of(m - i, kTileRows),
+                    smaller_of(n - j, C), accumulate);
+    }
+  }
+}
+
+// A of pack_a.
+template <class T>
+void multiply_packed(const T* a, const T* b, T* c, int64_t c_row, int64_t m, int64_t n, int64_t k) {
+  multiply<1, kTileRows>(a, kTileRows * k, b, kTileColumns<T> * k, c, c_row, m, n, k, false);
+}
+// A is a block of scores, (m, k) or, transposed, (k, m).
+template <class T>
+void multiply_scores(const T* scores, const T* b, int64_t panel, T* c, int64_t c_row, int64_t m,
+                     int64_t n, int64_t k) {
+  multiply<kKeyBlock, 1>(scores, kTileRows * kKeyBlock, b, panel, c, c_row, m, n, k, true);
+}
+template <class T>
+void multiply_transposed(const T* scores, const T* b, T* c, int64_t c_row, int64_t m, int64_t n,
+                         int64_t k) {
+  multiply<1, kKeyBlock>(scores, kTileRows, b, kTileColumns<T> * k, c, c_row, m, n, k, true);
+}
+
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+
+// As pack_b(x, 1, row, columns, rows, out): B is the transpose of x (rows, columns).
+inline void pack_across(const float* x, int64_t row, int64_t rows, int64_t columns, float* out) {
+  constexpr int C = kTileColumns<float>;
+  for (int64_t j = 0; j < rows; j += C, out += columns * C) {
+    const int64_t whole = smaller_of(rows - j, C) / 4 * 4;
+    int64_t p = 0;
+    for (; p + 4 <= columns; p += 4) {
+      for (int64_t c = 0; c < whole; c += 4) {
+        const float* const from = x + (j + c) * row + p;
+        const Four r0 = *reinterpret_cast<const Four*>(from);
+        const Four r1 = *reinterpret_cast<const Four*>(from + row);
+        const Four r2 = *reinterpret_cast<const Four*>(from + 2 * row);
+        const Four r3 = *reinterpret_cast<const Four*>(from + 3 * row);
+        const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+        const Four b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+        const Four d = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+        const Four e = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+        float* const to = out + p * C + c;
+        *reinterpret_cast<Four*>(to) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+        *reinterpret_cast<Four*>(to + C) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+        *reinterpret_cast<Four*>(to + 2 * C) = __builtin_shufflevector(d, e, 0, 1, 4, 5);
+        *reinterpret_cast<Four*>(to + 3 * C) = __builtin_shufflevector(d, e, 2, 3, 6, 7);
+      }
+    }
+    for (int64_t q = 0; q < columns; ++q) {  // what is left of both
+      for (int64_t c = q < p ? whole : 0; c < C; ++c)
+        out[q * C + c] = j + c < rows ? x[(j + c) * row + q] : 0.0f;
+    }
+  }
+}
+inline void pack_across(const double* x, int64_t row, int64_t rows, int64_t columns, double* out) {
+  pack_b(x, 1, row, columns, rows, out);
+}
+
+// --- masks ---------------------------------------------------------------------------------------
 
 struct Range {
   int64_t begin, end;
@@ -180,13 +267,12 @@ struct ForwardParts {
         values(parts.take(a.keys * whole_columns<T>(a.value_size))),
         queries(parts.take(kQueryBlock * a.head_size)),
         scores(parts.take(kQueryBlock * kKeyBlock)),
-        packed(parts.take(kQueryBlock * kKeyBlock)),
         sums(parts.take(kQueryBlock * a.value_size)),
         largest(parts.take(kQueryBlock)),
         total(parts.take(kQueryBlock)),
         bits(reinterpret_cast<uint32_t*>(parts.take(kKeyBlock))),
         bytes(parts.bytes()) {}
-  T *keys, *values, *queries, *scores, *packed, *sums, *largest, *total;
+  T *keys, *values, *queries, *scores, *sums, *largest, *total;
   uint32_t* bits;
   int64_t bytes;
 };
@@ -198,6 +284,12 @@ void pack_row_blocks(const void* from, int64_t row, int64_t rows, int64_t column
     pack_b(static_cast<const T*>(from) + j * row, row, 1, smaller_of(kKeyBlock, rows - j), columns,
            out + j * whole_columns<T>(columns));
   }
+}
+
+// Elements from a panel of pack_row_blocks' block at key j to the next.
+template <class T>
+int64_t panel_of_block(const AttentionArgs& a, int64_t j) {
+  return smaller_of(kKeyBlock, a.keys - j) * kTileColumns<T>;
 }
 
 // One block of queries [i, i + m).
@@ -213,8 +305,8 @@ void attend(const AttentionArgs& a, const ForwardParts<T>& s, int64_t i, int64_t
     s.sums[x] = 0;
   const Range keys = keys_of(a, i, i + m - 1);
   for (int64_t j = keys.begin / kKeyBlock * kKeyBlock; j < keys.end; j += kKeyBlock) {
-    const int64_t n = smaller_of(kKeyBlock, a.keys - j);
-    multiply_block<T>(s.queries, s.keys + j * D, s.scores, kKeyBlock, m, n, D, false);
+    const int64_t n = smaller_of(kKeyBlock, keys.end - j);
+    multiply_packed(s.queries, s.keys + j * D, s.scores, kKeyBlock, m, n, D);
     for (int64_t r = 0; r < m; ++r) {
       T* row = s.scores + r * kKeyBlock;
       mask_row(a, 0, i + r, j, n, row);
@@ -228,8 +320,8 @@ void attend(const AttentionArgs& a, const ForwardParts<T>& s, int64_t i, int64_t
       for (int64_t e = 0; e < E; ++e)
         s.sums[r * E + e] *= old;
     }
-    pack_a(s.scores, kKeyBlock, 1, m, n, s.packed);
-    multiply_block<T>(s.packed, s.values + j * whole_columns<T>(E), s.sums, E, m, E, n, true);
+    multiply_scores(s.scores, s.values + j * whole_columns<T>(E), panel_of_block<T>(a, j), s.sums,
+                    E, m, E, n);
   }
   for (int64_t r = 0; r < m; ++r) {
     const T total = s.total[r];
@@ -245,10 +337,11 @@ void attend(const AttentionArgs& a, const ForwardParts<T>& s, int64_t i, int64_t
 template <class T>
 void attention(const AttentionArgs& a, void* scratch) {
   const ForwardParts<T> s(a, Parts<T>(scratch));
-  pack_b(static_cast<const T*>(a.k), 1, a.k_row, a.head_size, a.keys, s.keys);
+  pack_across(static_cast<const T*>(a.k), a.k_row, a.keys, a.head_size, s.keys);
   pack_row_blocks(a.v, a.v_row, a.keys, a.value_size, s.values);
-  for (int64_t i = 0; i < a.queries; i += kQueryBlock)
-    attend(a, s, i, smaller_of(kQueryBlock, a.queries - i));
+  const int64_t block = query_block(a.queries);
+  for (int64_t i = 0; i < a.queries; i += block)
+    attend(a, s, i, smaller_of(block, a.queries - i));
 }
 
 template <class T>
@@ -264,14 +357,13 @@ struct GradParts {
         query_columns(parts.take(kQueryBlock * whole_columns<T>(a.head_size))),
         cotangent_columns(parts.take(kQueryBlock * whole_columns<T>(a.value_size))),
         p(parts.take(kQueryBlock * kKeyBlock)),
-        ds(parts.take(kQueryBlock * kKeyBlock)),
-        packed(parts.take(whole_rows(kKeyBlock) * kQueryBlock)),
+        ds(parts.take(kQueryBlock * kKeyBlock + kTileRows)),  // read beyond its last row
         dq(parts.take(kQueryBlock * a.head_size)),
         delta(parts.take(kQueryBlock)),
         bits(reinterpret_cast<uint32_t*>(parts.take(kKeyBlock))),
         bytes(parts.bytes()) {}
   T *keys_across, *values_across, *keys, *dk, *dv;  // of all keys
-  T *queries, *cotangents, *query_columns, *cotangent_columns, *p, *ds, *packed, *dq, *delta;
+  T *queries, *cotangents, *query_columns, *cotangent_columns, *p, *ds, *dq, *delta;
   uint32_t* bits;
   int64_t bytes;
 };
@@ -332,9 +424,9 @@ void differentiate(const AttentionArgs& a, const GradParts<T>& s, int64_t reader
     s.dq[x] = 0;
   const Range keys = keys_of(a, i, i + m - 1);
   for (int64_t j = keys.begin / kKeyBlock * kKeyBlock; j < keys.end; j += kKeyBlock) {
-    const int64_t n = smaller_of(kKeyBlock, a.keys - j);
-    multiply_block<T>(s.queries, s.keys_across + j * D, s.p, kKeyBlock, m, n, D, false);
-    multiply_block<T>(s.cotangents, s.values_across + j * E, s.ds, kKeyBlock, m, n, E, false);
+    const int64_t n = smaller_of(kKeyBlock, keys.end - j);
+    multiply_packed(s.queries, s.keys_across + j * D, s.p, kKeyBlock, m, n, D);
+    multiply_packed(s.cotangents, s.values_across + j * E, s.ds, kKeyBlock, m, n, E);
     for (int64_t r = 0; r < m; ++r) {
       mask_row(a, reader, i + r, j, n, s.p + r * kKeyBlock);
       const uint32_t* bits = nullptr;
@@ -344,12 +436,10 @@ void differentiate(const AttentionArgs& a, const GradParts<T>& s, int64_t reader
       }
       differentiate_row(a, lse[r], s.delta[r], n, bits, s.p + r * kKeyBlock, s.ds + r * kKeyBlock);
     }
-    pack_a(s.p, 1, kKeyBlock, n, m, s.packed);
-    multiply_block<T>(s.packed, s.cotangent_columns, s.dv + j * E, E, n, E, m, true);
-    pack_a(s.ds, 1, kKeyBlock, n, m, s.packed);
-    multiply_block<T>(s.packed, s.query_columns, s.dk + j * D, D, n, D, m, true);
-    pack_a(s.ds, kKeyBlock, 1, m, n, s.packed);
-    multiply_block<T>(s.packed, s.keys + j * whole_columns<T>(D), s.dq, D, m, D, n, true);
+    multiply_transposed(s.p, s.cotangent_columns, s.dv + j * E, E, n, E, m);
+    multiply_transposed(s.ds, s.query_columns, s.dk + j * D, D, n, D, m);
+    multiply_scores(s.ds, s.keys + j * whole_columns<T>(D), panel_of_block<T>(a, j), s.dq, D, m, D,
+                    n);
   }
   T* dq = static_cast<T*>(a.dq) + i * a.q_row + reader * D;
   for (int64_t r = 0; r < m; ++r) {
@@ -370,16 +460,17 @@ template <class T>
 void attention_grad(const AttentionArgs& a, void* scratch) {
   const GradParts<T> s(a, Parts<T>(scratch));
   const int64_t D = a.head_size, E = a.value_size;
-  pack_b(static_cast<const T*>(a.k), 1, a.k_row, D, a.keys, s.keys_across);
-  pack_b(static_cast<const T*>(a.v), 1, a.v_row, E, a.keys, s.values_across);
+  pack_across(static_cast<const T*>(a.k), a.k_row, a.keys, D, s.keys_across);
+  pack_across(static_cast<const T*>(a.v), a.v_row, a.keys, E, s.values_across);
   pack_row_blocks(a.k, a.k_row, a.keys, D, s.keys);
   for (int64_t x = 0; x < a.keys * D; ++x)
     s.dk[x] = 0;
   for (int64_t x = 0; x < a.keys * E; ++x)
     s.dv[x] = 0;
+  const int64_t block = query_block(a.queries);
   for (int64_t reader = 0; reader < a.readers; ++reader) {
-    for (int64_t i = 0; i < a.queries; i += kQueryBlock)
-      differentiate(a, s, reader, i, smaller_of(kQueryBlock, a.queries - i));
+    for (int64_t i = 0; i < a.queries; i += block)
+      differentiate(a, s, reader, i, smaller_of(block, a.queries - i));
   }
   copy_rows(s.dk, a.keys, D, a.dk, a.k_row);
   copy_rows(s.dv, a.keys, E, a.dv, a.v_row);

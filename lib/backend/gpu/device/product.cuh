@@ -13,6 +13,7 @@ struct Product {
   long long m, n, k;
   long long a_step, b_step, c_step;
   long long a_row, a_column, b_row, b_column, c_row;
+  bool accumulate;  // C += A B
 };
 
 template <Product P, class X, class T>
@@ -33,7 +34,8 @@ struct ProductTerms : NumberTerms<Compute<T>, Sum> {
   MT_FN void result(U i, unsigned, A sum) const {
     const I batch = (I)(i / ((U)P.m * (U)P.n)), row = (I)(i / (U)P.n % (U)P.m);
     const I column = (I)(i % (U)P.n);
-    store(c + batch * (I)P.c_step + row * (I)P.c_row + column, sum);
+    T* const to = c + batch * (I)P.c_step + row * (I)P.c_row + column;
+    store(to, P.accumulate ? add((A)load(to), sum) : sum);
   }
 };
 
@@ -103,8 +105,10 @@ MT_FN void tiled_product(const unsigned long long* arg, unsigned block, unsigned
 #pragma unroll
     for (unsigned r = 0; r < 4; ++r) {
       const U row = first_row + i + 16 * q, column = first_column + j + 16 * r;
-      if (row < m && column < n)
-        store(c + (I)row * (I)P.c_row + (I)column, sum[q][r]);
+      if (row < m && column < n) {
+        T* const to = c + (I)row * (I)P.c_row + (I)column;
+        store(to, P.accumulate ? add((A)load(to), sum[q][r]) : sum[q][r]);
+      }
     }
   }
 }

@@ -1,0 +1,107 @@
+// Losses of tokens from rows of logits, and their gradients in place (formulas:
+// ir/ops/linear_cross_entropy.cc).
+//
+// `lanes` threads, a warp or a block, compute a row. Lane l joins its classes l, l + lanes, ...;
+// then lanes join as in reduce.cuh, so that sums have one order.
+#pragma once
+
+#include "backend/gpu/device/scan.cuh"
+
+namespace mt {
+namespace {
+
+struct CrossEntropy {
+  long long tokens, classes, row;  // `row`: elements from a token's logits to the next
+  long long start, global_classes;
+  unsigned lanes;
+  bool has_weights, has_lse;
+};
+
+// The sum, or the first of the largest, over all lanes of a row; every lane has it. `shared`: a
+// value for each warp, where a row has several.
+template <unsigned lanes, class A, class Join, class Other>
+MT_FN A over_lanes(A a, const Join& join, const Other& other, unsigned char* shared) {
+  for (unsigned n = 16; n > 0; n /= 2)
+    a = join(a, other(a, n));
+  if constexpr (lanes > 32) {
+    A* const values = (A*)shared;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+      values[threadIdx.x / 32] = a;
+    __syncthreads();
+    a = values[0];
+    for (unsigned w = 1; w < lanes / 32; ++w)
+      a = join(a, values[w]);
+  }
+  return a;
+}
+
+// Arguments: logits, ids, loss, hits, largest, sum, picked, first, weights, lse; 0: absent.
+template <CrossEntropy R, class T>
+MT_FN void cross_entropy(const unsigned long long* arg, unsigned block, unsigned char* shared) {
+  using C = Compute<T>;
+  constexpr unsigned lanes = R.lanes;
+  constexpr long long classes = R.classes;
+  const unsigned lane = threadIdx.x % lanes;
+  const long long i = (long long)block * (kThreads / lanes) + threadIdx.x / lanes;
+  const bool is_row = i < R.tokens;
+  T* const logits = (T*)arg[0] + (is_row ? i : 0) * R.row;
+  const long long id = is_row ? ((const int*)arg[1])[i] : -1;
+  const bool is_class = id >= 0 && id < R.global_classes;
+  const long long own = is_class ? id - R.start : -1;
+  const C weight = R.has_weights && is_class ? ((const C*)arg[8])[i] : C(0);
+  if constexpr (R.has_lse) {
+    if (!is_row)
+      return;
+    const C lse = ((const C*)arg[9])[i];
+    for (long long v = lane; v < classes; v += lanes) {
+      const C g = weight * exp(load(logits + v) - lse);
+      store(logits + v, v == own ? g - weight : g);
+    }
+    return;
+  }
+  Entry<C> best = {0, -1};
+  for (long long v = lane; is_row && v < classes; v += lanes)
+    best = first_of(best, Entry<C>{load(logits + v), (int)v});
+  best = over_lanes<lanes>(
+      best, [](Entry<C> a, Entry<C> b) { return first_of(a, b); },
+      [](Entry<C> a, unsigned n) { return other_entry(a, n); }, shared);
+  C sum = 0;
+  for (long long v = lane; is_row && v < classes; v += lanes)
+    sum += exp(load(logits + v) - best.value);
+  sum = over_lanes<lanes>(
+      sum, [](C a, C b) { return a + b; }, [](C a, unsigned n) { return other_lane(a, n); },
+      shared);
+  if (!is_row)
+    return;
+  const bool is_here = own >= 0 && own < classes;
+  const C picked = is_here ? load(logits + own) : C(0);
+  if constexpr (R.has_weights) {
+    const C factor = weight / sum;
+    // The picked logit is read by all lanes and written by one.
+    if constexpr (lanes > 32)
+      __syncthreads();
+    else
+      __syncwarp();
+    for (long long v = lane; v < classes; v += lanes) {
+      const C g = factor * exp(load(logits + v) - best.value);
+      store(logits + v, v == own ? g - weight : g);
+    }
+  }
+  if (lane != 0)
+    return;
+  const bool is_first = is_here && best.place == own && best.value == best.value;
+  const C values[] = {is_class ? log(sum) - (picked - best.value) : C(0),
+                      C(is_first),
+                      best.value,
+                      sum,
+                      picked,
+                      is_first ? C(1) : is_class && R.start + classes <= id ? C(-1) : C(0)};
+  for (int r = 0; r < 6; ++r) {
+    if (arg[2 + r] != 0)
+      ((C*)arg[2 + r])[i] = values[r];
+  }
+}
+
+}  // namespace
+}  // namespace mt

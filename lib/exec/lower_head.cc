@@ -1,0 +1,269 @@
+// Head and loss of a classifier of tokens (ir/ops/linear_cross_entropy.cc): for a chunk of tokens
+// after the other the product, the rows' losses and gradients in place, and the products back.
+#include <algorithm>
+
+#include "exec/lower.h"
+#include "ir/ops/linear_cross_entropy.h"
+
+namespace meshtrain {
+namespace {
+
+// The products and rows of one shard.
+class HeadShard {
+ public:
+  HeadShard(StepContext& context, int64_t shard)
+      : context_(context),
+        shard_(shard),
+        x_(context.input_shard(0, shard)),
+        table_(context.input_shard(1, shard)),
+        dtype_(context.input(0).dtype),
+        item_(static_cast<int64_t>(dtype_size(dtype_))),
+        features_(context.input(0).shape.back()),
+        tokens_(num_elements(context.input(2).shape)) {
+    const Buffer& table = context.input(1);
+    const size_t classes = context.attr_int("transposed") != 0 ? 1 : 0;
+    classes_ = table.shape[classes];
+    class_step_ = classes == 0 ? features_ : 1;
+    feature_step_ = classes == 0 ? 1 : classes_;
+    row_.dtype = dtype_;
+    row_.row = classes_;
+    row_.start = context.start(table, shard)[classes];
+    row_.global_classes = table.global_shape[classes];
+    chunk_ = head_chunk(tokens_, features_, classes_, context.loss_tokens());
+  }
+
+  int64_t tokens() const { return tokens_; }
+  int64_t classes() const { return classes_; }
+  int64_t chunk() const { return chunk_; }
+  int64_t logits_bytes() const { return chunk_ * classes_ * item_; }
+  int64_t table_elements() const { return classes_ * features_; }
+  DType dtype() const { return dtype_; }
+  DType loss_dtype() const { return row_.loss_dtype(); }
+
+  // The elements from token `first` on of operand or result `i`, of the loss's type.
+  const std::byte* operand(size_t i, int64_t first) const {
+    return context_.input_shard(i, shard_) + first * loss_item();
+  }
+  std::byte* result(size_t i, int64_t at) const {
+    return context_.output_shard(i, shard_) + at * loss_item();
+  }
+
+  void add_logits(std::byte* logits, int64_t first, int64_t count) const {
+    MatmulSpec spec = product(count, classes_, features_);
+    spec.a = x_at(first);
+    spec.a_row = features_;
+    spec.a_column = 1;
+    spec.b = table_;
+    spec.b_row = feature_step_;
+    spec.b_column = class_step_;
+    spec.c = logits;
+    spec.c_row = classes_;
+    context_.add(spec);
+  }
+  // Of the classes [begin, begin + classes) of the shard.
+  CrossEntropySpec rows(std::byte* logits, int64_t first, int64_t count, int64_t begin,
+                        int64_t classes) const {
+    CrossEntropySpec spec;
+    spec.shape = row_;
+    spec.shape.tokens = count;
+    spec.shape.classes = classes;
+    spec.shape.start += begin;
+    spec.logits = logits + begin * item_;
+    spec.ids = context_.input_shard(2, shard_) + first * 4;
+    return spec;
+  }
+  void add_dx(const std::byte* gradients, int64_t first, int64_t count, std::byte* dx) const {
+    MatmulSpec spec = product(count, features_, classes_);
+    spec.a = gradients;
+    spec.a_row = classes_;
+    spec.a_column = 1;
+    spec.b = table_;
+    spec.b_row = class_step_;
+    spec.b_column = feature_step_;
+    spec.c = dx + first * features_ * item_;
+    spec.c_row = features_;
+    context_.add(spec);
+  }
+  void add_dtable(const std::byte* gradients, int64_t first, int64_t count, std::byte* dtable,
+                  bool accumulate) const {
+    const bool by_classes = class_step_ != 1 || features_ == 1;
+    MatmulSpec spec =
+        by_classes ? product(classes_, features_, count) : product(features_, classes_, count);
+    MatmulSpec of_x = spec;  // x as the first operand
+    of_x.a = x_at(first);
+    of_x.a_row = 1;
+    of_x.a_column = features_;
+    of_x.b = gradients;
+    of_x.b_row = classes_;
+    of_x.b_column = 1;
+    if (by_classes) {
+      spec.a = of_x.b;
+      spec.a_row = of_x.b_column;
+      spec.a_column = of_x.b_row;
+      spec.b = of_x.a;
+      spec.b_row = of_x.a_column;
+      spec.b_column = of_x.a_row;
+    } else {
+      spec = of_x;
+    }
+    spec.c = dtable;
+    spec.c_row = by_classes ? features_ : classes_;
+    spec.accumulate = accumulate;
+    context_.add(spec);
+  }
+
+ private:
+  MatmulSpec product(int64_t m, int64_t n, int64_t k) const {
+    MatmulSpec spec;
+    spec.dtype = dtype_;
+    spec.m = m;
+    spec.n = n;
+    spec.k = k;
+    spec.batches = {{}};
+    return spec;
+  }
+  const std::byte* x_at(int64_t token) const { return x_ + token * features_ * item_; }
+  int64_t loss_item() const { return static_cast<int64_t>(dtype_size(loss_dtype())); }
+
+  StepContext& context_;
+  int64_t shard_;
+  const std::byte *x_, *table_;
+  DType dtype_;
+  int64_t item_, features_, tokens_;
+  int64_t classes_ = 0, class_step_ = 0, feature_step_ = 0, chunk_ = 0;
+  CrossEntropyShape row_;
+};
+
+// The sum of all chunks' gradients of the table. In 16 bits each chunk's is rounded by its product,
+// and their sum is of float32.
+class TableGradient {
+ public:
+  TableGradient(StepContext& context, const HeadShard& head, std::byte* result)
+      : context_(context), head_(head), result_(result) {
+    is_rounded_ = dtype_size(head.dtype()) == 2 && head.chunk() < head.tokens();
+    if (is_rounded_) {
+      part_ = view(context.scratch(2 * head.table_elements()), head.dtype());
+      sum_ = view(context.scratch(4 * head.table_elements()), DType::kFloat32);
+    }
+    if (head.tokens() == 0)
+      context.add(FillSpec{view(result, head.dtype()), 0});
+  }
+
+  void add(const std::byte* gradients, int64_t first, int64_t count) {
+    if (!is_rounded_) {
+      head_.add_dtable(gradients, first, count, result_, first > 0);
+      return;
+    }
+    head_.add_dtable(gradients, first, count, part_.data, false);
+    const bool is_last = first + count == head_.tokens();
+    const View to = is_last ? view(result_, head_.dtype()) : sum_;
+    if (first == 0) {
+      context_.add(TapeSpec{sum_.shape, {part_}, {{"cast", {0}, DType::kFloat32}}, {{0, sum_}}});
+      return;
+    }
+    std::vector<TapeInstruction> tape = {{"cast", {0}, DType::kFloat32},
+                                         {"add", {1, 2}, DType::kFloat32}};
+    if (is_last)
+      tape.push_back({"cast", {3}, head_.dtype()});
+    const int last = static_cast<int>(tape.size()) - 1;
+    context_.add(TapeSpec{sum_.shape, {part_, sum_}, std::move(tape), {{last, to}}});
+  }
+
+ private:
+  View view(std::byte* data, DType dtype) const {
+    return contiguous_view(data, dtype, {head_.table_elements()});
+  }
+
+  StepContext& context_;
+  const HeadShard& head_;
+  std::byte* result_;
+  bool is_rounded_ = false;
+  View part_, sum_;
+};
+
+// Calls use(first token, number) for one chunk after the other, whose logits are there.
+template <class Use>
+void for_each_chunk(const HeadShard& head, std::byte* logits, Use&& use) {
+  for (int64_t first = 0; first < head.tokens(); first += head.chunk()) {
+    const int64_t count = std::min(head.chunk(), head.tokens() - first);
+    head.add_logits(logits, first, count);
+    use(first, count);
+  }
+}
+
+// All shards use the same memory for their logits, one after the other.
+template <class LowerShard>
+void for_each_shard(StepContext& context, LowerShard&& lower) {
+  std::byte* const logits = context.scratch(HeadShard(context, 0).logits_bytes());
+  for (int64_t p = 0; p < context.num_shards(); ++p)
+    lower(p, HeadShard(context, p), logits);
+}
+
+void lower_forward(StepContext& context) {
+  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
+      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
+      rows.loss = head.result(0, first);
+      rows.hits = head.result(1, first);
+      context.add(rows);
+    });
+  });
+}
+
+void lower_gradient(StepContext& context) {
+  for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
+    TableGradient dtable(context, head, context.output_shard(3, p));
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
+      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
+      rows.loss = head.result(0, first);
+      rows.hits = head.result(1, first);
+      rows.weights = head.operand(3, first);
+      context.add(rows);
+      head.add_dx(logits, first, count, context.output_shard(2, p));
+      dtable.add(logits, first, count);
+    });
+  });
+}
+
+void lower_parts(StepContext& context) {
+  const int64_t blocks = context.output(0).shape[0];
+  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
+    const int64_t classes = head.classes() / blocks;
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        CrossEntropySpec rows = head.rows(logits, first, count, b * classes, classes);
+        const int64_t at = b * head.tokens() + first;
+        rows.largest = head.result(0, at);
+        rows.sum = head.result(1, at);
+        rows.picked = head.result(2, at);
+        rows.first = head.result(3, at);
+        context.add(rows);
+      }
+    });
+  });
+}
+
+void lower_parts_gradient(StepContext& context) {
+  for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
+    TableGradient dtable(context, head, context.output_shard(1, p));
+    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
+      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
+      rows.weights = head.operand(3, first);
+      rows.lse = head.operand(4, first);
+      context.add(rows);
+      head.add_dx(logits, first, count, context.output_shard(0, p));
+      dtable.add(logits, first, count);
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<OpLowering> head_lowerings() {
+  return {{"linear_cross_entropy", lower_forward},
+          {"linear_cross_entropy_grad", lower_gradient},
+          {"linear_cross_entropy_parts", lower_parts},
+          {"linear_cross_entropy_parts_grad", lower_parts_gradient}};
+}
+
+}  // namespace meshtrain
