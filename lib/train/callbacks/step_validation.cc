@@ -2,6 +2,7 @@
 
 #include "engine/engine.h"
 #include "exec/executor.h"
+#include "nn/recurrent.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -25,21 +26,30 @@ bool StepValidation::needs_sync(const TrainPosition& at, bool last) {
   return is_due(at, last);
 }
 
-// Training and validation share the states of the metrics.
+// Training and validation share the states of metrics and of stateful layers.
 void StepValidation::on_sync(const TrainPosition& at, bool last) {
   if (!is_due(at, last)) {
     return;
   }
   Engine& engine = *context().engine;
   std::vector<std::pair<int, HostTensor>> kept;
+  const auto keep = [&](int variable) {
+    kept.emplace_back(variable, engine.store().read(variable));
+  };
   for (const TrackedMetric& tracked : engine.setup().graphs().metrics()) {
     for (const int state : tracked.states) {
-      kept.emplace_back(state, engine.store().read(state));
+      keep(state);
+    }
+  }
+  const std::vector<std::string> weights = engine.weight_paths();  // the first variables
+  for (size_t w = 0; w < weights.size(); ++w) {
+    if (is_rnn_state(weights[w])) {
+      keep(static_cast<int>(w));
     }
   }
   context().validate(at, steps_);
-  for (const auto& [state, value] : kept) {
-    engine.store().write(state, value);
+  for (const auto& [variable, value] : kept) {
+    engine.store().write(variable, value);
   }
 }
 
