@@ -89,7 +89,7 @@ TEST_CASE("a recurrent layer on a mesh: collectives by what is split") {
                          {"backward all_reduce model", 1},
                          {"forward all_gather model", 4}});
   // Masks of dropped states are drawn where their rows are. The recurrent kernel's gradient is a
-  // product for each of the four gates, summed each and gathered once.
+  // product for each of the four gates, of gathered cotangents, and each is summed.
   CHECK(counts_of({kDropped, "[2, 2]", by_units}) ==
         CollectiveCounts{{"backward all_gather model", 2},
                          {"backward all_reduce data", 8},
