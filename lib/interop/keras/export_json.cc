@@ -313,7 +313,9 @@ class JsonWriter {
     OrderedJson args = OrderedJson::array(), keywords = OrderedJson::object();
     if (positional.empty()) {  // a recurrent layer
       args.push_back(tensor(entry.inputs[0]));
-      for (const std::vector<int>& states : nested_states(model_, call)) {
+      const std::span<const int> given = std::span(entry.inputs).subspan(1);
+      for (const std::vector<int>& states :
+           nested_states(*model_.layers()[entry.layer]->config(), given)) {
         OrderedJson tensors = OrderedJson::array();
         for (const int state : states) {
           tensors.push_back(tensor(state));

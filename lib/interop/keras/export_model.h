@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,9 +74,9 @@ bool is_of_hub(std::string_view class_name);
 std::vector<std::string> positional_roles(std::string_view class_name);
 // Whether the call has tensors or arguments that Keras takes by name.
 // Whether its further inputs are initial states.
-// The initial states that a recurrent layer is called with. Keras wants the two of an LSTMCell in a
-// stack as a list of their own.
-std::vector<std::vector<int>> nested_states(const Model& model, int call);
+// The states of a recurrent layer that are among its inputs or outputs, `calls`, as Keras has them:
+// the two of an LSTMCell in a stack are a list of their own. Other outputs stand before them.
+std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls);
 bool has_keywords(const Model& model, int call);
 
 }  // namespace meshtrain

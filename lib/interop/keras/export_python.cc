@@ -150,11 +150,17 @@ class ScriptWriter {
         layer = shared[call.layer];
       }
       std::string results = variables[i];
+      std::vector<int> further;
       for (size_t j = i + 1; j < model_.calls().size() &&
                              model_.computing(static_cast<int>(j)) == static_cast<int>(i);
            ++j) {
         variables.push_back(identifier(model_.calls()[j].name));
-        results += ", " + variables[j];
+        further.push_back(static_cast<int>(j));
+      }
+      for (const std::vector<int>& each :
+           further.empty() ? std::vector<std::vector<int>>()
+                           : nested_states(*model_.layers()[call.layer]->config(), further)) {
+        results += ", " + list_of(each, variables);
       }
       out += fmt::format("    {} = {}({})\n", results, layer, arguments(i, variables));
     }
@@ -182,17 +188,25 @@ class ScriptWriter {
     return out;
   }
 
+  // One name, or a list of several.
+  static std::string list_of(const std::vector<int>& calls,
+                             const std::vector<std::string>& variables) {
+    std::vector<std::string> names;
+    for (const int call : calls) {
+      names.push_back(variables[call]);
+    }
+    return names.size() == 1 ? names[0] : "[" + join(names, ", ") + "]";
+  }
+
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {
     std::vector<std::string> out;
     const std::string& class_name = model_.layers()[model_.calls()[call].layer]->class_name;
     if (is_recurrent_class(class_name) && model_.calls()[call].inputs.size() > 1) {
       std::vector<std::string> states;
-      for (const std::vector<int>& each : nested_states(model_, static_cast<int>(call))) {
-        std::vector<std::string> names;
-        for (const int state : each) {
-          names.push_back(variables[state]);
-        }
-        states.push_back(names.size() == 1 ? names[0] : "[" + join(names, ", ") + "]");
+      const std::span<const int> given = std::span(model_.calls()[call].inputs).subspan(1);
+      for (const std::vector<int>& each :
+           nested_states(*model_.layers()[model_.calls()[call].layer]->config(), given)) {
+        states.push_back(list_of(each, variables));
       }
       return fmt::format("{}, initial_state=[{}]", variables[model_.calls()[call].inputs[0]],
                          join(states, ", "));
