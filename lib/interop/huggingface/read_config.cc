@@ -379,6 +379,7 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
   if (architecture.dropped_head != nullptr) {
     dropped.push_back(fmt::format("{} of {}", architecture.dropped_head, architecture.name));
     model.architecture = "BertModel";
+    model.drops_head = true;
   }
   return model;
 }
