@@ -17,6 +17,7 @@ packages="
   libcli11-dev
   libcurl4-openssl-dev
   libdnnl-dev
+  libfarmhash-dev
   libfmt-dev
   libhdf5-dev
   libopenmpi-dev
@@ -25,6 +26,7 @@ packages="
   libprotobuf-dev
   libssl-dev
   libturbojpeg0-dev
+  libutf8proc-dev
   libxxhash-dev
   libyaml-cpp-dev
   libzip-dev

@@ -1,4 +1,6 @@
 // meshtrain export: a model's weights, or the whole model, for others; above all for Keras.
+#include "interop/huggingface/export.h"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -6,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "config/interval.h"
 #include "config_words.h"
 #include "engine/setup.h"
 #include "engine/weights.h"
@@ -28,13 +31,17 @@ namespace fs = std::filesystem;
 
 struct ExportOptions {
   ConfigWords config;
-  std::string weights, output;
+  std::string weights, output, format, shard_size;
   bool quiet = false;
 };
 
-enum class Format { kModel, kPython, kJson, kOnnx };
+enum class Format { kModel, kPython, kJson, kOnnx, kHuggingFace };
 
-Format format_of(const std::string& path) {
+Format format_of(const ExportOptions& options) {
+  const std::string& path = options.output;
+  if (!options.format.empty()) {
+    return Format::kHuggingFace;
+  }
   const std::string lower = to_lower(path);
   if (ends_with(lower, ".py") || ends_with(lower, ".json")) {
     return ends_with(lower, ".py") ? Format::kPython : Format::kJson;
@@ -48,7 +55,38 @@ Format format_of(const std::string& path) {
   refuse(
       "E140", fmt::format("cannot tell what to write from the name `{}`", path),
       "end it with .keras, .onnx, .weights.h5, .npz, .safetensors, .json (architecture) or .py (a "
-      "Keras script)");
+      "Keras script), or give --format hf for a folder");
+}
+
+int64_t shard_bytes(const ExportOptions& options) {
+  if (options.shard_size.empty()) {
+    return kHuggingFaceShardBytes;
+  }
+  const std::optional<int64_t> bytes = parse_bytes(options.shard_size);
+  if (!bytes || *bytes <= 0) {
+    refuse("E140", fmt::format("--shard-size `{}` is no size", options.shard_size),
+           "write 500 MB or 2 GiB");
+  }
+  return *bytes;
+}
+
+// A folder for transformers; the weights keep the dtypes of their file.
+void write_folder(const ExportOptions& options, const Setup& setup, const std::string& weights) {
+  std::error_code error;
+  if (fs::exists(options.output, error) && !fs::is_directory(options.output, error)) {
+    refuse("E141", fmt::format("`{}` is not a folder", options.output), "another folder: -o DIR");
+  }
+  std::vector<NamedTensor> tensors = read_weights_in(weights, &setup.model());
+  std::vector<WantedWeight> wanted = wanted_weights(setup.model());
+  for (WantedWeight& weight : wanted) {
+    for (const NamedTensor& tensor : tensors) {
+      if (tensor.name == weight.path && is_floating(tensor.tensor.dtype())) {
+        weight.dtype = tensor.tensor.dtype();
+      }
+    }
+  }
+  export_huggingface(setup, fitting_weights(std::move(tensors), wanted, weights, {}),
+                     options.output, shard_bytes(options));
 }
 
 std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
@@ -97,6 +135,9 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
     refuse("E140", "no weights given",
            "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
+  if (format == Format::kHuggingFace) {
+    return write_folder(options, setup, weights);
+  }
   if (format == Format::kOnnx) {
     const std::string image = onnx_image(setup, read_weights_of(setup, weights));
     return write_file_atomic(path, std::string_view(image));
@@ -106,7 +147,7 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
 }
 
 int run_export(const ExportOptions& options, Invocation&) {
-  const Format format = format_of(options.output);
+  const Format format = format_of(options);
   const ModelSource source = options.config.source(options.weights, false);
   const Config config = load_config(source.load);
   const Setup setup(config, nullptr);
@@ -115,6 +156,14 @@ int run_export(const ExportOptions& options, Invocation&) {
       format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
   write(options, setup, format, weights);
+  if (format == Format::kHuggingFace) {
+    if (learned != nullptr && !learned->tokenizer.empty()) {
+      write_file_atomic((fs::path(options.output) / "tokenizer.json").string(),
+                        std::string_view(learned->tokenizer));
+    }
+    show_unless(options.quiet)(fmt::format("wrote the folder {}\n", options.output));
+    return 0;
+  }
   std::vector<std::string> written = {options.output};
   if (!weights.empty()) {
     if (format == Format::kPython) {
@@ -134,7 +183,7 @@ void add_export(Subcommands& to) {
   auto [app, options, subcommand] =
       to.add<ExportOptions>("export",
                             "Weights or the whole model of a run, or of a config with weights, for "
-                            "Keras, ONNX and others (not the optimizer's state)",
+                            "Keras, Hugging Face, ONNX and others (not the optimizer's state)",
                             run_export);
   options.config.add_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
@@ -144,6 +193,13 @@ void add_export(Subcommands& to) {
          "architecture), .py (a Keras script, with .weights.h5 beside it)")
       ->type_name("FILE")
       ->required();
+  app.add_option("--format", options.format,
+                 "hf: -o is a folder, for Hugging Face's transformers (GPT-2, Llama, BERT, ViT)")
+      ->type_name("hf")
+      ->check(one_of({"hf"}));
+  app.add_option("--shard-size", options.shard_size,
+                 "With --format hf: files of at most this size, such as 500 MB; 5 GB when absent")
+      ->type_name("SIZE");
   add_quiet_flag(app, options.quiet, "Only errors");
   add_color_flag(app);
 }

@@ -1,11 +1,14 @@
-// meshtrain import: a model that Keras saved, as a config and weights.
+// meshtrain import: a model that Keras or Hugging Face's transformers saved, as a config and
+// weights.
 #include "interop/keras/import.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 
+#include "checkpoint/learned_json.h"
 #include "engine/weights.h"
+#include "interop/huggingface/import.h"
 #include "interop/keras/import_source.h"
 #include "output.h"
 #include "subcommand.h"
@@ -24,6 +27,7 @@ struct ImportModelOptions {
 
 constexpr const char* kConfig = "config.yaml";
 constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kTokenizer = "tokenizer.json";
 
 void check_folder(const std::string& folder, bool has_weights) {
   std::error_code error;
@@ -52,7 +56,59 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
                          wanted_weights(model), source.path, {});
 }
 
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw FileError(ExitCode::kWriteFailed, "cannot create", folder, error.value());
+  }
+}
+
+void show_dropped(const std::vector<std::string>& dropped, bool quiet) {
+  Diagnostics warnings;
+  for (const std::string& line : dropped) {
+    warnings.warning("W416", {}, fmt::format("not taken over: {}", line));
+  }
+  show_warnings(warnings, quiet);
+}
+
+// A folder of transformers. Its tokenizer comes along, also as what a run has learned from its
+// data, so that `generate` needs no text to train on.
+int import_directory(const ImportModelOptions& options) {
+  if (!options.weights.empty()) {
+    refuse("E140", fmt::format("--weights with the folder `{}`, which has its own", options.model),
+           "leave --weights out");
+  }
+  const std::string folder =
+      options.folder.empty() ? fs::absolute(options.model).lexically_normal().filename().string()
+                             : options.folder;
+  check_folder(folder, true);
+  const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
+  const HuggingFaceImport imported = import_huggingface(options.model, path_of(kConfig), kWeights);
+  make_folder(folder);
+  write_safetensors(path_of(kWeights), imported.weights);
+  if (!imported.tokenizer.empty()) {
+    write_file_atomic(path_of(kTokenizer), std::string_view(imported.tokenizer));
+    LearnedData learned;
+    learned.source = "text";
+    learned.tokenizer = imported.tokenizer;
+    const std::string text = learned_text(learned);
+    write_file_atomic(path_of(kLearnedFile), std::string_view(text));
+  }
+  write_file_atomic(path_of(kConfig), std::string_view(imported.yaml));
+  show_dropped(imported.dropped, options.quiet);
+  out_stream().write(fmt::format("{}: {}{}, {} weights in {}\n", path_of(kConfig),
+                                 imported.architecture,
+                                 imported.tokenizer.empty() ? "" : " with its tokenizer",
+                                 imported.weights.size(), path_of(kWeights)));
+  return 0;
+}
+
 int run_import(const ImportModelOptions& options, Invocation&) {
+  std::error_code no_folder;
+  if (fs::is_directory(options.model, no_folder)) {
+    return import_directory(options);
+  }
   KerasSource source = read_keras_source(options.model, options.weights);
   const std::string folder =
       options.folder.empty() ? fs::path(options.model).stem().string() : options.folder;
@@ -68,20 +124,12 @@ int run_import(const ImportModelOptions& options, Invocation&) {
   load.require_data = false;
   const bool has_weights = source.weights.has_value();
   const std::vector<NamedTensor> weights = weights_of(load_config(load), imported, source);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw FileError(ExitCode::kWriteFailed, "cannot create", folder, error.value());
-  }
+  make_folder(folder);
   if (has_weights) {
     write_safetensors((fs::path(folder) / kWeights).string(), weights);
   }
   write_file_atomic(path, std::string_view(imported.yaml));
-  Diagnostics warnings;
-  for (const std::string& line : imported.dropped) {
-    warnings.warning("W416", {}, fmt::format("not taken over: {}", line));
-  }
-  show_warnings(warnings, options.quiet);
+  show_dropped(imported.dropped, options.quiet);
   out_stream().write(fmt::format("{}: {} layers{}\n", path, imported.num_layers,
                                  has_weights ? fmt::format(", {} weights in {}", weights.size(),
                                                            (fs::path(folder) / kWeights).string())
@@ -92,16 +140,17 @@ int run_import(const ImportModelOptions& options, Invocation&) {
 }  // namespace
 
 void add_import(Subcommands& to) {
-  auto [app, options, subcommand] = to.add<ImportModelOptions>(
-      "import", "A model that Keras saved, as a config and weights (not its optimizer's state)",
-      run_import);
+  auto [app, options, subcommand] =
+      to.add<ImportModelOptions>("import",
+                                 "A model that Keras or Hugging Face saved, as a config and "
+                                 "weights (not its optimizer's state)",
+                                 run_import);
   app.add_option("MODEL", options.model,
                  "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
-                 "or --weights")
+                 "or --weights; or the folder of a GPT-2, Llama, BERT or ViT of transformers")
       ->required();
-  app.add_option(
-         "-o,--output", options.folder,
-         "Folder for config.yaml and weights.safetensors; the model file's name when absent")
+  app.add_option("-o,--output", options.folder,
+                 "Folder for config.yaml and weights.safetensors; the model's name when absent")
       ->type_name("DIR");
   app.add_option("-w,--weights", options.weights, "Weights that model.save_weights() wrote")
       ->type_name("FILE.weights.h5");

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "applications.h"
 #include "base/columns.h"
 #include "base/text.h"
 #include "data/draft_config.h"
@@ -38,6 +39,9 @@ std::string list_templates() {
   std::vector<std::vector<std::string>> rows;
   for (const Template& entry : templates()) {
     rows.push_back({std::string(entry.name), first_sentence(entry.text)});
+  }
+  for (const std::string& name : application_names()) {
+    rows.push_back({name, first_sentence(*application_config(name))});
   }
   return aligned_columns(rows);
 }
@@ -82,6 +86,13 @@ int run_init(const InitOptions& options, Invocation&) {
       return 0;
     }
     names.emplace_back(entry.name);
+  }
+  if (const auto network = application_config(options.name)) {
+    out_stream().write(*network);
+    return 0;
+  }
+  for (std::string& name : application_names()) {
+    names.push_back(std::move(name));
   }
   ConfigError error("E140", {}, fmt::format("no template `{}`", options.name));
   if (const auto nearest = nearest_name(options.name, names)) {

@@ -211,9 +211,9 @@ constexpr ErrorCode kCodes[] = {
     {"E415", "a file that could run code",
      "Pickled files and Lambda layers can, so they are never read. Convert files to .safetensors "
      "where they were made; write the function of a Lambda as an expression."},
-    {"E416", "a Keras model that cannot be taken over",
-     "The message names the layer and what is not there."},
-    {"E417", "a model that cannot be said in Keras or ONNX",
+    {"E416", "a model that cannot be taken over",
+     "The message names the layer, or the field of config.json, and what is not there."},
+    {"E417", "a model that cannot be said in Keras, ONNX or transformers",
      "The message names the part that the other has no words for."},
     {"E420", "no space for a checkpoint",
      "Free some, write elsewhere (`-o`), or keep fewer (`checkpoint.keep`). Older checkpoints are "
@@ -335,7 +335,8 @@ constexpr ErrorCode kCodes[] = {
     {"W329", "inputs that are not scaled",
      "Values in the hundreds make the first steps far too large. Rescaling brings pixels to 0 ... "
      "1; Normalization learns mean and variance of each column."},
-    {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
+    {"W416", "a part of an imported model was not taken over",
+     "The message names it; the rest was."},
     {"W501", "a loss that does not change, or grows",
      "Three epochs with the same loss, or ten times the loss of the first epoch. The learning "
      "rate, labels that do not belong to their samples, or unscaled inputs are the usual causes."},

@@ -15,9 +15,12 @@ namespace {
 constexpr int64_t kVersion = 1;
 
 const EntryList kLeftOut[] = {
-    {"columns", "", nullptr},    {"columns", "written", nullptr},  {"columns", "names", nullptr},
-    {"features", "", nullptr},   {"numbers", "", nullptr},         {"means", "", nullptr},
-    {"categories", "", nullptr}, {"categories", "texts", nullptr}, {"class_names", "", nullptr}};
+    {"columns", "", nullptr},    {"columns", "written", nullptr},   {"columns", "names", nullptr},
+    {"features", "", nullptr},   {"numbers", "", nullptr},          {"means", "", nullptr},
+    {"categories", "", nullptr}, {"categories", "texts", nullptr},  {"class_names", "", nullptr},
+    {"tables", "", nullptr},     {"tables", "vocabulary", nullptr}, {"tables", "weights", nullptr}};
+// A list that older programs did not write.
+constexpr std::string_view kTables = "tables";
 
 bool is_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
@@ -67,6 +70,25 @@ Json texts_json(const Texts& texts) {
   return list;
 }
 
+Json tables_json(const std::map<std::string, ColumnTable>& tables) {
+  Json out = Json::array();
+  for (const auto& [column, table] : tables) {
+    Json weights = Json::array(), boundaries = Json::array();
+    for (const double weight : table.weights) {
+      weights.push_back(number_json(weight));
+    }
+    for (const double boundary : table.boundaries) {
+      boundaries.push_back(number_json(boundary));
+    }
+    out.push_back({{"column", text_json(column)},
+                   {"vocabulary", texts_json(table.vocabulary)},
+                   {"weights", std::move(weights)},
+                   {"boundaries", std::move(boundaries)},
+                   {"length", table.length}});
+  }
+  return out;
+}
+
 std::string utf8(const Vocabulary& characters) {
   std::string text;
   for (const char32_t character : characters) {
@@ -99,6 +121,9 @@ class Lists {
       read_error("E408", path_, "format {}; this program reads format {}", version, kVersion);
     }
     for (const EntryList& left_out : kLeftOut) {
+      if (left_out.list == kTables && !fields.has(kTables.data())) {
+        continue;
+      }
       if (!fields.at(std::string(left_out.list).c_str()).is_array()) {
         read_error("E402", path_, "`{}` must be a list", left_out.list);
       }
@@ -115,6 +140,9 @@ class Lists {
     const auto number = [&](const std::string&, const Json& entry) {
       out_.csv.numbers.insert(parse_text(entry, path_));
     };
+    const auto weight = [&](const std::string&, const Json& entry) {
+      weights_.push_back(number_of(entry));
+    };
     const EntryList lists[] = {{"columns", "written", to(written_)},
                                {"columns", "names", to(names_)},
                                {"columns", "", take(&Lists::add_columns)},
@@ -123,6 +151,9 @@ class Lists {
                                {"means", "", take(&Lists::add_mean)},
                                {"categories", "texts", to(texts_)},
                                {"categories", "", take(&Lists::add_category)},
+                               {"tables", "vocabulary", to(vocabulary_)},
+                               {"tables", "weights", weight},
+                               {"tables", "", take(&Lists::add_table)},
                                {"class_names", "", to(out_.class_names)}};
     Json rest = parse_bounded_json(text, path_, lists);
     check_differ(out_.class_names);
@@ -149,6 +180,24 @@ class Lists {
     }
   }
 
+  void add_table(const JsonFields& entry) {
+    ColumnTable table;
+    table.vocabulary = std::exchange(vocabulary_, {});
+    table.weights = std::exchange(weights_, {});
+    for (const Json& boundary : entry.at("boundaries")) {
+      table.boundaries.push_back(number_of(boundary));
+    }
+    table.length = entry.integer("length");
+    out_.csv.tables[parse_text(entry.at("column"), path_)] = std::move(table);
+  }
+
+  double number_of(const Json& json) const {
+    if (!json.is_number()) {
+      read_error("E402", path_, "`tables` has something that is no number");
+    }
+    return json.get<double>();
+  }
+
   void check_differ(const std::vector<std::string>& texts) const {
     std::set<std::string_view> seen;
     for (const std::string& text : texts) {
@@ -160,7 +209,8 @@ class Lists {
 
   LearnedData& out_;
   const std::string& path_;
-  std::vector<std::string> written_, names_, texts_;  // of the entry that is open
+  std::vector<std::string> written_, names_, texts_, vocabulary_;  // of the entry that is open
+  std::vector<double> weights_;
 };
 
 }  // namespace
@@ -187,6 +237,9 @@ std::string learned_text(const LearnedData& learned) {
                {"categories", std::move(categories)},
                {"characters", utf8(learned.characters)},
                {"class_names", texts_json(learned.class_names)}};
+  if (!csv.tables.empty()) {
+    json[kTables] = tables_json(csv.tables);
+  }
   if (!learned.tokenizer.empty()) {
     json["tokenizer"] = learned.tokenizer;
   }

@@ -6,6 +6,7 @@
 #include "config/bind.h"
 #include "config/class_options.h"
 #include "config/source.h"
+#include "config/source_classes.h"
 #include "config/source_like.h"
 
 namespace meshtrain {
@@ -152,6 +153,14 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
   const ConfigValue& transform = data.field("transform");
   if (transform.is_list()) {
     for (const ConfigValue& entry : transform.list()) {
+      if (transforms_columns(entry.object())) {
+        diagnostics
+            .error("E113", entry.object().loc,
+                   fmt::format("`{}` changes a column of a table, not whole inputs",
+                               entry.object().class_name))
+            .help("write it in `preprocessing` of the source `csv`");
+        continue;
+      }
       out.transform.push_back(entry.object());
     }
   }

@@ -1,12 +1,15 @@
 // The list of layers as a graph: names, inputs, outputs.
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/catalogue.h"
+#include "config/cells.h"
 #include "config/layer_names.h"
+#include "mesh/layout_map.h"
 
 namespace meshtrain {
 namespace {
@@ -28,6 +31,24 @@ class ModelBinder {
     }
     for (size_t i = 0; i < out_.layers.size(); ++i) {
       connect(i);
+    }
+    set_state_batches();
+  }
+
+  // Layers whose whole name matches one of the patterns do not train.
+  void freeze(const ConfigValue& patterns) {
+    if (patterns.is_null()) {
+      return;
+    }
+    for (const ConfigValue& text : patterns.list()) {
+      try {
+        if (!freeze_matching(Pattern(text.string(), text.loc), text)) {
+          unknown(text.loc, fmt::format("`{}` of `frozen` matches no layer", text.string()),
+                  text.string(), out_.layers.size());
+        }
+      } catch (const ConfigError& error) {
+        diagnostics_.append(error.diagnostics());
+      }
     }
   }
 
@@ -53,6 +74,20 @@ class ModelBinder {
   }
 
  private:
+  bool freeze_matching(const Pattern& pattern, const ConfigValue& text) {
+    bool is_any = false;
+    for (LayerConfig& layer : out_.layers) {
+      const auto trainable = layer.object.args.find("trainable");
+      if (trainable != layer.object.args.end() && pattern.full_match(layer.name.value)) {
+        is_any = true;
+        trainable->second.data = false;
+        trainable->second.loc = text.loc;
+        trainable->second.is_default = false;
+      }
+    }
+    return is_any;
+  }
+
   void add_layer(ConfigObject& object) {
     LayerConfig layer;
     ConfigValue& name = object.args.at("name");
@@ -92,6 +127,21 @@ class ModelBinder {
     out_.layers.push_back(std::move(layer));
   }
 
+  // Layers that keep their states need the batch size of the Inputs, which all have the same.
+  void set_state_batches() {
+    std::optional<int64_t> batch_size;
+    for (const LayerConfig& layer : out_.layers) {
+      if (layer.object.class_name == "Input" && layer.object.has("batch_size")) {
+        batch_size = layer.object.integer("batch_size");
+      }
+    }
+    for (LayerConfig& layer : out_.layers) {
+      if (batch_size && is_stateful(layer.object)) {
+        set_state_batch(layer.object, *batch_size);
+      }
+    }
+  }
+
   // Sets the inputs of layer `i` and the layer that a Call uses.
   void connect(size_t i) {
     LayerConfig& layer = out_.layers[i];
@@ -115,6 +165,13 @@ class ModelBinder {
       layer.inputs.push_back({out_.layers[i - 1].name.value, {}});
     }
     std::string class_name = layer.object.class_name;
+    if (is_cell_class(class_name)) {
+      diagnostics_
+          .error("E121", layer.object.loc,
+                 fmt::format("layer `{}` is a {}, which computes one step", layer.name.value,
+                             class_name))
+          .help(fmt::format("write `RNN: {{cell: {{{}: ...}}}}`", class_name));
+    }
     if (class_name == "Call") {
       const LayerConfig* target =
           earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "layer");
@@ -226,8 +283,7 @@ class ModelBinder {
         takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
     const ClassSpec* spec = find_class(Category::kLayer, class_name);
     // Layers with roles check their inputs themselves, and recurrent ones their states.
-    const bool is_known = spec != nullptr && !spec->has_roles &&
-                          !is_any({"SimpleRNN", "LSTM", "GRU", "Bidirectional"});
+    const bool is_known = spec != nullptr && !spec->has_roles && !is_recurrent_class(class_name);
     if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
       diagnostics_
           .error("E121", layer.object.loc,
@@ -295,6 +351,7 @@ class ModelBinder {
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
   ModelBinder binder(out, diagnostics);
   binder.layers(tree.field("layers"));
+  binder.freeze(tree.field("frozen"));
   binder.outputs(tree.field("outputs"));
   bind_remat(tree.field("remat"), out, diagnostics);
   out.is_sequential = out.is_sequential && out.outputs.size() <= 1;

@@ -70,12 +70,11 @@ const CategoryEntry& entry_of(Category category) {
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization "
-    "RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
     "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
-    "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
+    "Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
     "",
     "",
@@ -84,7 +83,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "",
     "",
     "parquet safetensors imdb reuters california_housing",
-    "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
+    "Normalization Resizing CenterCrop RandomFlip RandomCrop",
     "",
     "",
     "",

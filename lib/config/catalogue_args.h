@@ -47,4 +47,7 @@ inline Spec class_axis() {
   return integer("axis", "-1", "axis of the classes");
 }
 
+// Transforms of columns (catalogue_preprocessing.cc).
+std::vector<ClassSpec> column_transform_classes();
+
 }  // namespace meshtrain

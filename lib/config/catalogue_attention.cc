@@ -160,6 +160,29 @@ ClassSpec transformer(const char* name, const char* help) {
        call_arg(causal_call())}));
 }
 
+ClassSpec vit_patching() {
+  return layer_class(
+      "ViTPatchingAndEmbedding", "patches of images, a row that trains, and rows of positions",
+      {required_shape("image_size", "height and width of the images"),
+       required_shape("patch_size", "height and width of a patch"),
+       size_arg("hidden_dim", "features of a patch"),
+       integer("num_channels", "3", "channels of the images").least(1).most(kMaxSize),
+       boolean("use_class_token", "true", "whether a row that trains comes before the patches"),
+       boolean("use_patch_bias", "true", "whether the patches get a bias"), data_format_arg()});
+}
+
+ClassSpec masked_head() {
+  Spec activation = activation_arg("relu");
+  activation.name = "intermediate_activation";
+  activation.help = "function of the first product; null = linear";
+  return with_roles(layer_class(
+      "MaskedLMHead", "logits of the tokens at given steps: two products around a norm",
+      {size_arg("vocabulary_size", "number of tokens"), activation, activation_arg("null"),
+       number("layer_norm_epsilon", "1e-5", "added to the variance of the norm").least(0),
+       initializer_arg("kernel_initializer", "glorot_uniform"),
+       initializer_arg("bias_initializer", "zeros")}));
+}
+
 }  // namespace
 
 Spec shared_call_arg() {
@@ -193,6 +216,8 @@ std::vector<ClassSpec> attention_layer_classes() {
       transformer("TransformerDecoder",
                   "causal attention, attention to a second sequence, if there is one, and a "
                   "feed-forward network"),
+      vit_patching(),
+      masked_head(),
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "config/callback_classes.h"
+#include "config/cells.h"
 #include "config/file_template.h"
 #include "config/rate_expression.h"
 #include "config/scalars.h"
@@ -73,6 +74,11 @@ std::vector<ClassSpec> callback_classes() {
 
 std::optional<Interval> parse_backup_freq(std::string_view text) {
   return text == "false" ? Interval{} : parse_save_freq(text);
+}
+
+std::optional<Interval> parse_sample_freq(std::string_view text) {
+  const std::optional<Interval> out = parse_save_freq(text);
+  return out && out->unit == Interval::Unit::kSeconds ? std::nullopt : out;
 }
 
 std::optional<int64_t> parse_update_freq(std::string_view text) {
@@ -160,6 +166,16 @@ void check_csv_logger(const CsvLoggerOptions& callback, const ClassScope& scope)
   if (text.size() != 1 || text == "\"" || text == "\n" || text == "\r") {
     scope.diagnostics.error("E112", callback.separator.loc, "`separator` must be one character")
         .help("write \",\", \";\" or \"\\t\"");
+  }
+}
+
+void check_reset_states(const ResetStatesOptions& /*callback*/, const ClassScope& scope) {
+  const std::vector<LayerConfig>& layers = scope.config.model.layers;
+  const bool any = std::any_of(layers.begin(), layers.end(),
+                               [](const LayerConfig& layer) { return is_stateful(layer.object); });
+  if (!any) {
+    scope.diagnostics.error("E113", scope.object.loc, "`ResetStates` finds no states to reset")
+        .help("`stateful: true` of a recurrent layer keeps them");
   }
 }
 

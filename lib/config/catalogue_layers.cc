@@ -105,6 +105,23 @@ std::vector<ClassSpec> preprocessing() {
            make_spec("mean", ValueKind::kFloatOrList, "null", "given mean"),
            make_spec("variance", ValueKind::kFloatOrList, "null", "given variance").least(0),
            boolean("invert", "false", "undo the normalization")}),
+      layer_class("CategoryEncoding", "a number for each id: 1 where it is there, or how often",
+                  {integer("num_tokens", "", "number of ids").required().least(1).most(kMaxSize),
+                   choice("output_mode", {"one_hot", "multi_hot", "count"}, "multi_hot",
+                          "one row for each id, or for all ids of the last axis"),
+                   unsupported("sparse", "sparse tensors")}),
+      layer_class("Discretization", "bins of numbers",
+                  {make_spec("bin_boundaries", ValueKind::kFloatOrList, "null",
+                             "where bins begin, ascending; from the training data when null"),
+                   integer("num_bins", "null", "how many, of equally many values of the data")
+                       .least(2)
+                       .most(100000),
+                   number("epsilon", "0.01", "part of the values that adapting may pass over")
+                       .above(0)
+                       .below(1),
+                   choice("output_mode", {"int", "one_hot", "multi_hot", "count"}, "int",
+                          "ids of bins, or as CategoryEncoding"),
+                   unsupported("sparse", "sparse tensors")}),
   };
 }
 

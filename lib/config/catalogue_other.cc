@@ -97,7 +97,7 @@ std::vector<ClassSpec> activation_classes() {
 }
 
 std::vector<ClassSpec> transform_classes() {
-  return {
+  std::vector<ClassSpec> out = {
       make_class("Rescaling", "x scale + offset",
                  {make_spec("scale", ValueKind::kFloatOrList, "", "factor").required(),
                   make_spec("offset", ValueKind::kFloatOrList, "0.0", "added")}),
@@ -107,6 +107,10 @@ std::vector<ClassSpec> transform_classes() {
                       .infer_ok()
                       .empty_ok()}),
   };
+  for (ClassSpec& spec : column_transform_classes()) {
+    out.push_back(std::move(spec));
+  }
+  return out;
 }
 
 }  // namespace meshtrain

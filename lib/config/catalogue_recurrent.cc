@@ -4,7 +4,7 @@
 namespace meshtrain {
 namespace {
 
-Args recurrent_args(Args own_activations, Args own_flags) {
+Args cell_args(Args own_activations, Args own_flags) {
   Args args = {size_arg("units", "size of the state")};
   args.insert(args.end(), own_activations.begin(), own_activations.end());
   args.push_back(boolean("use_bias", "true", "whether a bias is added"));
@@ -22,12 +22,20 @@ Args recurrent_args(Args own_activations, Args own_flags) {
                      .most(1));
   args.push_back(seed_arg());
   args.insert(args.end(), own_flags.begin(), own_flags.end());
+  return args;
+}
+
+// What every layer of cells has beside them.
+Args with_sequence_args(Args args) {
   args.push_back(boolean("return_sequences", "false", "the states of all steps, not the last one"));
   args.push_back(boolean("go_backwards", "false", "from the last step to the first"));
-  args.push_back(
-      boolean("return_state", "false",
-              "states as further outputs: `inputs: [x, NAME.state_h]`, of LSTM also NAME.state_c"));
-  args.push_back(boolean("stateful", "false", "states that outlast a batch: must be false"));
+  args.push_back(boolean(
+      "return_state", "false",
+      "states as further outputs: NAME.state_h, of LSTM also NAME.state_c; of several cells "
+      "NAME.state_1_h, NAME.state_1_c, NAME.state_2_h, ..."));
+  args.push_back(boolean("stateful", "false",
+                         "whether a batch begins with the states that the batch before it left; "
+                         "needs `batch_size` of the Inputs"));
   args.push_back(boolean("zero_output_for_mask", "false",
                          "zeros at steps that a mask leaves out, not the state before them"));
   args.push_back(boolean("unroll", "false", "accepted; time is one operation anyway"));
@@ -40,8 +48,22 @@ Spec gate_activation() {
   spec.help = "of the gates";
   return spec;
 }
-Spec use_cudnn() {
-  return text("use_cudnn", "auto", "accepted; the program has its own kernels");
+Args with_cudnn(Args args) {
+  args.push_back(text("use_cudnn", "auto", "accepted; the program has its own kernels"));
+  return with_sequence_args(std::move(args));
+}
+
+Args simple_args() {
+  return cell_args({activation_arg("tanh")}, {});
+}
+Args lstm_args() {
+  return cell_args(
+      {activation_arg("tanh"), gate_activation()},
+      {boolean("unit_forget_bias", "true", "whether the bias of forgetting begins as one")});
+}
+Args gru_args() {
+  return cell_args({activation_arg("tanh"), gate_activation()},
+                   {boolean("reset_after", "true", "whether the reset gate follows the product")});
 }
 
 }  // namespace
@@ -49,20 +71,23 @@ Spec use_cudnn() {
 std::vector<ClassSpec> recurrent_layer_classes() {
   return {
       layer_class("SimpleRNN", "h = act(x K + h R + b), step by step",
-                  recurrent_args({activation_arg("tanh")}, {})),
+                  with_sequence_args(simple_args())),
       layer_class("LSTM", "a state with gates for input, forgetting and output",
-                  recurrent_args({activation_arg("tanh"), gate_activation()},
-                                 {boolean("unit_forget_bias", "true",
-                                          "whether the bias of forgetting begins as one"),
-                                  use_cudnn()})),
-      layer_class("GRU", "a state with gates for update and reset",
-                  recurrent_args(
-                      {activation_arg("tanh"), gate_activation()},
-                      {boolean("reset_after", "true", "whether the reset gate follows the product"),
-                       use_cudnn()})),
+                  with_cudnn(lstm_args())),
+      layer_class("GRU", "a state with gates for update and reset", with_cudnn(gru_args())),
+      layer_class("RNN", "a cell, or one after the other, over all steps",
+                  with_sequence_args({object("cell", ValueKind::kObject, Category::kLayer, "",
+                                             "a cell, or a list of them: StackedRNNCells")
+                                          .required()})),
+      layer_class("SimpleRNNCell", "the cell of SimpleRNN, for RNN", simple_args()),
+      layer_class("LSTMCell", "the cell of LSTM, for RNN", lstm_args()),
+      layer_class("GRUCell", "the cell of GRU, for RNN", gru_args()),
+      layer_class(
+          "StackedRNNCells", "cells one after the other at each step, for RNN",
+          {object("cells", ValueKind::kObjectList, Category::kLayer, "", "the cells").required()}),
       layer_class("Bidirectional", "a recurrent layer in both directions",
                   {object("layer", ValueKind::kObject, Category::kLayer, "",
-                          "the SimpleRNN, LSTM or GRU of the first direction")
+                          "the recurrent layer of the first direction")
                        .required(),
                    choice("merge_mode", {"concat", "sum", "mul", "ave"}, "concat",
                           "what becomes of the two outputs; null: NAME and NAME.backward")

@@ -12,7 +12,10 @@ ClassSpec repeat_class() {
   return make_class(
       "Repeat", "its layers, or a block, several times one after the other",
       {integer("times", "", "how often").required().least(0).most(kMaxRepeats),
-       text("name", "null", "name of each repetition, such as block_{i}; {i} counts from 0"),
+       text(
+           "name", "null",
+           "name of each repetition, such as block_{i}; {i} counts from `start`, {i:a} in letters"),
+       integer("start", "0", "the counter of the first repetition").least(0).most(kMaxRepeats),
        text("as", "i", "name of the counter; a Repeat within another takes one of its own"),
        text("block", "null", "the block of `blocks`, or the class of layers, to repeat"),
        object("layers", ValueKind::kObjectList, Category::kLayer, "null", "the layers to repeat"),

@@ -92,6 +92,7 @@ void check_random(const RandomOptions& source, const ClassScope& scope) {
 void check_csv(const CsvOptions& source, const ClassScope& scope) {
   check_own_target(source, scope, source.label, "label");
   check_dates(source, scope);
+  check_preprocessing(source.preprocessing, scope.diagnostics);
   const std::string& missing = source.missing.value;
   if (missing != "error" && missing != "mean" && !try_number(missing)) {
     scope.diagnostics

@@ -16,11 +16,17 @@ bool is_identifier(const std::string& text) {
                      [](unsigned char c) { return c == '_' || (c < 128 && std::isalnum(c) != 0); });
 }
 
+// Whether names made from `text` differ with the counter.
+bool has_counter(const std::string& text, const std::string& counter) {
+  return text.find("{" + counter + "}") != std::string::npos ||
+         text.find("{" + counter + ":a}") != std::string::npos || text[0] == '=';
+}
+
 }  // namespace
 
 struct Expander::Repetition {
   Use use;
-  int64_t times = 0;
+  int64_t times = 0, start = 0;  // the counter begins with `start`
   const BlockDefinition* block = nullptr;
   YamlNode layers, with, outputs, remat;
   bool is_named = false;
@@ -144,6 +150,8 @@ void Expander::read_repeat_arguments(Repetition& repetition, const ExpandScope& 
     if (known->name == "times") {
       has_times = true;
       repetition.times = value.integer();
+    } else if (known->name == "start" && value.is_int()) {
+      repetition.start = value.integer();
     } else if (known->name == "as" && value.is_string()) {
       repetition.counter = value.string();
       if (!is_identifier(repetition.counter)) {
@@ -208,13 +216,13 @@ bool Expander::check_repeat(const Repetition& repetition, const ExpandScope& sco
     std::map<std::string, int64_t> known = scope.counters;
     known[repetition.counter] = 0;
     const std::string mark = "{" + repetition.counter + "}";
-    if (check_counters(name, known) && name.text.find(mark) == std::string::npos &&
-        name.text[0] != '=') {
+    if (check_counters(name, known) && !has_counter(name.text, repetition.counter)) {
       diagnostics_
           .error(
               "E121", name.loc,
               fmt::format("{} repetitions cannot all be named `{}`", repetition.times, name.text))
-          .help(fmt::format("write `name: {0}_{1}`; {1} counts from 0", name.text, mark));
+          .help(fmt::format("write `name: {0}_{1}`; {1} counts from {2}", name.text, mark,
+                            repetition.start));
     }
   } else if (repetition.times > 1) {
     check_layer_names(repetition, scope);
@@ -236,7 +244,7 @@ void Expander::check_layer_names(const Repetition& repetition, const ExpandScope
       known_there[as != nullptr && as->is_scalar() ? as->text : "i"] = 0;
     }
     if (name != nullptr && name->is_scalar() && check_counters(*name, known_there) &&
-        name->text.find(mark) == std::string::npos && name->text[0] != '=') {
+        !has_counter(name->text, repetition.counter)) {
       diagnostics_
           .error("E121", name->loc,
                  fmt::format("`{}` would be there {} times", name->text, repetition.times))
@@ -267,11 +275,12 @@ OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandS
   ExpandScope around;
   around.continue_from(scope);
   around.counters = scope.counters;
-  around.counters[repetition.counter] = index;
+  const int64_t count = repetition.start + index;
+  around.counters[repetition.counter] = count;
   around.previous = repetition.inputs;
   around.use = std::make_shared<SourceUse>(SourceUse{
       fmt::format("repetition {} of {}", index + 1, repetition.times), repetition.use.loc});
-  LocalNames counter{{YamlNode::scalar(fmt::format("{}", index), repetition.use.loc)},
+  LocalNames counter{{YamlNode::scalar(fmt::format("{}", count), repetition.use.loc)},
                      scope.locals};
   counter.values[0].key = repetition.counter;
   around.locals = &counter;

@@ -93,13 +93,29 @@ void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use) {
   }
 }
 
+namespace {
+
+void replace_all(std::string& text, const std::string& mark, const std::string& by) {
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + by.size())) {
+    text.replace(at, mark.size(), by);
+  }
+}
+
+// a, b, ..., z, aa, ab, ...
+std::string letters_of(int64_t value) {
+  std::string out;
+  for (; value >= 0; value = value / 26 - 1) {
+    out.insert(out.begin(), static_cast<char>('a' + value % 26));
+  }
+  return out;
+}
+
+}  // namespace
+
 void set_counters(YamlNode& names, const std::map<std::string, int64_t>& counters) {
   for (const auto& [name, value] : counters) {
-    const std::string mark = "{" + name + "}";
-    for (size_t at = names.text.find(mark); at != std::string::npos;
-         at = names.text.find(mark, at)) {
-      names.text.replace(at, mark.size(), fmt::format("{}", value));
-    }
+    replace_all(names.text, "{" + name + "}", fmt::format("{}", value));
+    replace_all(names.text, "{" + name + ":a}", letters_of(value));
   }
   for (YamlNode& child : names.children) {
     set_counters(child, counters);
@@ -109,7 +125,8 @@ void set_counters(YamlNode& names, const std::map<std::string, int64_t>& counter
 std::string unknown_counter(const std::string& text, const std::map<std::string, int64_t>& known) {
   for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     const size_t end = text.find('}', at);
-    const std::string name = end == std::string::npos ? "" : text.substr(at + 1, end - at - 1);
+    std::string name = end == std::string::npos ? "" : text.substr(at + 1, end - at - 1);
+    name = name.substr(0, name.size() - (ends_with(name, ":a") ? 2 : 0));
     if (!name.empty() && !known.contains(name)) {
       return "{" + name + "}";
     }

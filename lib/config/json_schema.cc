@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/cells.h"
 #include "config/layout_presets.h"
 #include "config/load.h"
 #include "config/scalars.h"
@@ -97,7 +98,8 @@ std::vector<Json> class_options(const Spec& spec) {
       return {named, list_of(any_of({named, list_of(named), null})),
               map_of(any_of({named, list_of(named), null}))};
     default:  // kObject
-      return {named};
+      return takes_cells(spec) ? std::vector<Json>{named, list_of(named)}
+                               : std::vector<Json>{named};
   }
 }
 

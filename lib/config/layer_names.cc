@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "config/cells.h"
 #include "config/object_form.h"
 
 namespace meshtrain {
@@ -39,29 +40,28 @@ std::vector<std::string> entry_names(const YamlNode& list, Category category) {
   return names;
 }
 
+namespace {
+
+bool returns_state(const ConfigObject& layer) {
+  const auto given = layer.args.find("return_state");
+  return given != layer.args.end() && given->second.is_bool() && given->second.boolean();
+}
+
+}  // namespace
+
 std::vector<std::string> further_outputs(const ConfigObject& layer) {
-  const auto states_of = [](const ConfigObject& recurrent, const std::string& prefix) {
-    std::vector<std::string> out;
-    const auto given = recurrent.args.find("return_state");
-    if (given != recurrent.args.end() && given->second.is_bool() && given->second.boolean()) {
-      out.push_back(prefix + "_h");
-      if (recurrent.class_name == "LSTM") {
-        out.push_back(prefix + "_c");
-      }
-    }
-    return out;
-  };
   if (layer.class_name != "Bidirectional") {
-    return states_of(layer, "state");
+    return returns_state(layer) ? state_names(layer, "state") : std::vector<std::string>();
   }
   std::vector<std::string> out;
   const auto inner = layer.args.find("layer"), mode = layer.args.find("merge_mode");
   if (mode != layer.args.end() && mode->second.is_null()) {
     out.emplace_back("backward");
   }
-  if (inner != layer.args.end() && inner->second.is_object()) {
+  if (inner != layer.args.end() && inner->second.is_object() &&
+      returns_state(inner->second.object())) {
     for (const char* prefix : {"forward", "backward"}) {
-      const std::vector<std::string> states = states_of(inner->second.object(), prefix);
+      const std::vector<std::string> states = state_names(inner->second.object(), prefix);
       out.insert(out.end(), states.begin(), states.end());
     }
   }

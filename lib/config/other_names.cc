@@ -17,9 +17,6 @@ struct OtherName {
   std::string_view instead;
 };
 
-constexpr std::string_view kTableOfTexts =
-    "a `csv` source makes ids of texts (`categorical: [COLUMN]`), and an `Embedding` takes them";
-
 constexpr OtherName kOtherNames[] = {
     {Category::kLayer, "linear fc fullyconnected lazylinear", "write `Dense: {units: N}`"},
     {Category::kLayer, "batchnorm batchnorm1d batchnorm2d batchnorm3d syncbatchnorm",
@@ -50,30 +47,16 @@ constexpr OtherName kOtherNames[] = {
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
     {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
-    {Category::kLayer,
-     "rnn bidirectional convlstm1d convlstm2d convlstm3d lstmcell grucell "
-     "simplernncell stackedrnncells",
+    {Category::kLayer, "convlstm1d convlstm2d convlstm3d",
      "`LSTM`, `GRU` and `SimpleRNN` read sequences, backwards with `go_backwards: true`"},
-    {Category::kLayer,
-     "multiheadattention multiheadedattention attention additiveattention groupqueryattention "
-     "groupedqueryattention",
-     "`Conv1D: {padding: causal}` and `EinsumDense` mix the steps of a sequence"},
-    {Category::kLayer, "lambda",
-     "functions of Python are never run here; write it with layers: Rescaling, Activation, Add, "
-     "Multiply, Reshape, Permute"},
-    {Category::kLayer, "masking", "give padded steps a sample weight of 0 (`sample_weight`)"},
-    {Category::kLayer, "textvectorization",
-     "the `text` source makes ids of characters, `tokens` reads ids from a file"},
-    {Category::kLayer, "stringlookup integerlookup hashing categoryencoding hashedcrossing",
-     kTableOfTexts},
-    {Category::kLayer, "discretization", "write the bins into the table, as a column of numbers"},
-    {Category::kLayer, "timedistributed",
-     "`Dense` and `EinsumDense` act on the last axis of every step by themselves"},
+    {Category::kLayer, "textvectorization stringlookup integerlookup hashing hashedcrossing",
+     "texts are no tensors here; `preprocessing` of the source `csv` takes it: "
+     "`preprocessing: [{TextVectorization: {column: review}}]`"},
     {Category::kTransform, "normalization normalize",
      "put `Normalization` after the Input: it learns from the training data"},
     {Category::kTransform, "resizing resize",
      "an `image_folder` has `image_size`; as a layer, `Resizing` works in the model"},
-    {Category::kTransform, "randomflip randomcrop centercrop categoryencoding",
+    {Category::kTransform, "randomflip randomcrop centercrop",
      "as a layer of the model it works, before the first layer with weights"},
     {Category::kLoss, "nllloss nll",
      "write `sparse_categorical_crossentropy` after `activation: softmax`"},

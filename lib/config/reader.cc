@@ -6,6 +6,7 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/cells.h"
 #include "config/other_names.h"
 #include "config/precision.h"
 #include "config/scalars.h"
@@ -221,7 +222,8 @@ ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::str
     case ValueKind::kActivation:
       return activation(node, spec, owner);
     case ValueKind::kObject:
-      return object_value(node, spec.category);
+      return object_value(takes_cells(spec) && node.is_list() ? stacked_cells(node) : node,
+                          spec.category);
     case ValueKind::kFloatOrObject:
       return float_or_object(node, spec, owner);
     case ValueKind::kObjectList:

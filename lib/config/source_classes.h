@@ -161,6 +161,7 @@ struct CsvOptions : SourceOptions {
   Located<std::string> mask_token, oov_token;
   Raw<ValueKind::kMap> dates{{ConfigValue::Dict{}}};
   std::string date_format;
+  Raw<ValueKind::kObjectList> preprocessing;  // of Category::kTransform
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::string separator = ",";
   std::string dtype = "float32";
@@ -168,8 +169,16 @@ struct CsvOptions : SourceOptions {
   std::optional<std::vector<std::string>> missing_texts;
 };
 void check_csv(const CsvOptions& source, const ClassScope& scope);
+// Whether a transform is one of columns, else of whole inputs.
+bool transforms_columns(const ConfigObject& transform);
+// Reports what is wrong with the values of `preprocessing`.
+void check_preprocessing(const ConfigValue& transforms, Diagnostics& diagnostics);
 inline ClassSpec csv_source() {
   using S = CsvOptions;
+  Spec preprocessing =
+      key("preprocessing", &S::preprocessing,
+          "transforms of columns: TextVectorization, StringLookup, Discretization, ...");
+  preprocessing.category = Category::kTransform;
   ClassSpec spec = source_of<S>(
       "csv", "tables as text",
       {key("path", &S::path, "the file, whose rows are samples").required().own_samples(),
@@ -192,6 +201,7 @@ inline ClassSpec csv_source() {
            .map_of(ValueKind::kTextList),
        key("date_format", &S::date_format,
            "of dates, as in C's strptime: %d.%m.%Y; 2024-03-01 with or without a time when null"),
+       preprocessing,
        key("header", &S::header,
            "whether the first row names the columns; auto: if it holds no number"),
        key("separator", &S::separator, "what separates columns")

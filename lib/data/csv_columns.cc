@@ -68,6 +68,7 @@ CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
   }
   CsvLayout::Array out{array.name, {}, array.is_vector};
   std::vector<std::string>& names = layout.written[std::move(as_written)];
+  names.clear();  // two transforms may read one column
   for (size_t i = 0; i < array.columns.size(); ++i) {
     const size_t column = known ? find_known(array.columns[i], (*known)[i], *learned, header)
                                 : find_csv_column(header.names, array.columns[i], header.file);
@@ -195,7 +196,8 @@ void add_differences(const CsvSettings& settings, const CsvLearned& learned,
   });
   std::copy_if(header.names.begin(), header.names.end(), std::back_inserter(added),
                [&](const std::string& name) {
-                 return !learned.numbers.contains(name) && !learned.categories.contains(name);
+                 return !learned.numbers.contains(name) && !learned.categories.contains(name) &&
+                        !learned.tables.contains(name);
                });
   if (missing.size() > 1) {
     error.note("missing: " + list_of(missing));
@@ -203,6 +205,22 @@ void add_differences(const CsvSettings& settings, const CsvLearned& learned,
   if (!added.empty()) {
     error.note("new: " + list_of(added));
   }
+}
+
+// `find(array, column)`: the index of a column.
+template <class Find>
+std::pair<std::vector<size_t>, size_t> preprocessing_layout(const ConfigObject& transform,
+                                                            const Find& find) {
+  if (!transform.args.contains("columns")) {
+    const size_t column =
+        find("preprocessing", CsvColumn{transform.string("column"), transform.loc_of("column")});
+    return {{column}, column};
+  }
+  std::vector<size_t> columns;
+  for (const ConfigValue& column : transform.arg("columns").list()) {
+    columns.push_back(find("preprocessing", CsvColumn{column.string(), column.loc}));
+  }
+  return {columns, find("preprocessing", CsvColumn{transform.string("name"), transform.loc})};
 }
 
 CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
@@ -229,6 +247,9 @@ CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
   }
   for (const auto& [column, parts] : settings.dates) {
     layout.dates.push_back(find("dates", column));
+  }
+  for (const ConfigObject* transform : settings.preprocessing) {
+    layout.preprocessing.push_back(preprocessing_layout(*transform, find));
   }
   if (layout.inputs.empty()) {
     layout.inputs.push_back(other_columns(layout, learned, header));

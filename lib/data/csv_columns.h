@@ -31,6 +31,8 @@ struct CsvLayout {
   };
   std::vector<Array> inputs, targets, weights;  // at most one of weights
   std::vector<size_t> one_hot, dates;           // in the order of the settings
+  // Of each of the settings' preprocessing: the columns that it reads, and the one that it makes.
+  std::vector<std::pair<std::vector<size_t>, size_t>> preprocessing;
   std::vector<std::string> known_as;  // each column's name in the training data, or its own
   std::map<std::vector<std::string>, std::vector<std::string>> written;  // CsvLearned::columns
 };

@@ -77,6 +77,11 @@ CsvSettings settings_of(const CsvOptions& source) {
     settings.dates.push_back({{column, parts.loc}, std::move(numbers)});
   }
   settings.date_format = source.date_format;
+  if (!source.preprocessing.is_null()) {
+    for (const ConfigValue& transform : source.preprocessing.list()) {
+      settings.preprocessing.push_back(&transform.object());
+    }
+  }
   settings.dtype = parse_dtype(source.dtype).value();
   const std::string& missing = source.missing.value;
   if (missing == "mean") {
@@ -181,7 +186,7 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
 }  // namespace
 
 Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) {
-  if (context.limits.beginning && source.one_hot.is_null()) {
+  if (context.limits.beginning && source.one_hot.is_null() && source.preprocessing.is_null()) {
     CsvTable table = read_files_at(source, context, nullptr, kFirstRows);
     Dataset dataset = dataset_of(source, table);
     dataset.class_names.clear();

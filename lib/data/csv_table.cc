@@ -9,6 +9,7 @@
 #include "data/csv_columns.h"
 #include "data/csv_dates.h"
 #include "data/csv_faults.h"
+#include "data/csv_preprocessing.h"
 #include "data/csv_values.h"
 
 namespace meshtrain {
@@ -54,10 +55,10 @@ class CsvTableReader::Rows {
     int64_t row = 0;
     for (bool more = !has_header_ || records.next(fields); more; more = records.next(fields)) {
       ++row;
-      if (fields.size() != names_.size()) {
+      if (fields.size() != num_fields_) {
         throw ConfigError("E310", {},
                           fmt::format("`{}`: row {} (line {}) has {} fields, expected {}", file_,
-                                      row, records.line(), fields.size(), names_.size()));
+                                      row, records.line(), fields.size(), num_fields_));
       }
       if (arrays_.empty()) {
         make_arrays(fields);
@@ -85,6 +86,7 @@ class CsvTableReader::Rows {
     bool is_feature = false;
     bool is_one_hot = false;
     std::optional<DatePart> part = std::nullopt;
+    const CsvPreprocessed* preprocessed = nullptr;
   };
   struct Array {
     const CsvLayout::Array* layout;
@@ -97,14 +99,21 @@ class CsvTableReader::Rows {
   bool has_known_name(std::span<const std::string_view> fields) const {
     return std::any_of(fields.begin(), fields.end(), [&](std::string_view field) {
       const std::string name(trim(field));
-      return learned_->numbers.contains(name) || learned_->categories.contains(name);
+      return learned_->numbers.contains(name) || learned_->categories.contains(name) ||
+             learned_->tables.contains(name);
     });
   }
 
   void take_columns(std::vector<std::string> names) {
+    num_fields_ = names.size();
+    add_crossed_columns(settings_.preprocessing, names, file_);
     if (names_.empty()) {
       names_ = std::move(names);
       layout_ = csv_layout(settings_, learned_, {names_, has_header_, file_});
+      for (size_t i = 0; i < settings_.preprocessing.size(); ++i) {
+        const auto& [fields, column] = layout_.preprocessing[i];
+        preprocessed_.try_emplace(column, *settings_.preprocessing[i], fields);
+      }
       first_file_ = file_;
     } else if (names != names_) {
       throw ConfigError("E310", {},
@@ -121,16 +130,24 @@ class CsvTableReader::Rows {
   HostTensor finish_array(Array& array);
   HostTensor expand(HostTensor tensor, const Array& array, std::vector<std::string>& columns) const;
   void check_vocabulary(size_t column, const std::vector<std::string>& learned) const;
+  void learn_tables(std::span<const int64_t> rows, std::map<std::string, ColumnTable>& tables);
 
   void take_row(std::span<const std::string_view> fields, int64_t row, int64_t line) {
     row_ = row;
     line_ = line;
+    for (auto& [column, each] : preprocessed_) {
+      take_text(column, each, fields);
+    }
     for (Array& array : arrays_) {
       array.blocks.add_row();
     }
     for (Array& array : arrays_) {
       for (const Slot& slot : array.slots) {
-        store(array.blocks, slot, fields[slot.field]);
+        if (slot.preprocessed != nullptr) {
+          store_number(array.blocks, slot, 0);  // finish() writes it
+        } else {
+          store(array.blocks, slot, fields[slot.field]);
+        }
       }
     }
   }
@@ -139,6 +156,10 @@ class CsvTableReader::Rows {
     const double value = slot.categories ? category(slot, field)
                          : slot.part     ? date(slot, field)
                                          : number(slot, field);
+    store_number(blocks, slot, value);
+  }
+
+  static void store_number(CsvBlocks& blocks, const Slot& slot, double value) {
     if (blocks.dtype() == DType::kFloat32) {
       blocks.at<float>(slot.position) = static_cast<float>(value);
     } else if (blocks.dtype() == DType::kFloat64) {
@@ -146,6 +167,22 @@ class CsvTableReader::Rows {
     } else {
       blocks.at<int32_t>(slot.position) = static_cast<int32_t>(value);
     }
+  }
+
+  // A value of a preprocessed column, which must be one that its transform can take.
+  void take_text(size_t column, CsvPreprocessed& to, std::span<const std::string_view> fields) {
+    std::string text = to.text_of(fields);
+    std::string problem = to.transform().problem(text);
+    const bool is_absent = !problem.empty() && is_missing(text);
+    if (is_absent && settings_.missing == CsvSettings::Missing::kValue) {
+      text = format_shortest(settings_.missing_value);
+      problem = to.transform().problem(text);
+    }
+    if (!problem.empty()) {
+      fault(is_absent ? faults_.missing : faults_.not_number, {.field = column},
+            is_absent ? text.empty() ? "is empty" : fmt::format("is `{}`", text) : problem);
+    }
+    to.add(std::move(text));
   }
 
   bool is_missing(std::string_view field) const {
@@ -271,6 +308,8 @@ class CsvTableReader::Rows {
   std::vector<Array> arrays_;  // inputs, targets, weights of layout_
   std::string first_file_, file_;
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
+  size_t num_fields_ = 0;                           // of a row of the file
+  std::map<size_t, CsvPreprocessed> preprocessed_;  // by column
   CsvFaults faults_;
 };
 
@@ -353,6 +392,13 @@ void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_fea
     slots.push_back(slot);
   };
   for (const size_t column : layout.columns) {
+    if (const auto found = preprocessed_.find(column); found != preprocessed_.end()) {
+      const ColumnTransform& transform = found->second.transform();
+      are_ids = are_ids && transform.gives_ids();
+      is_one_hot = is_one_hot || transform.is_wide();
+      add({.field = column, .preprocessed = &found->second});
+      continue;
+    }
     CsvCategories* const categories =
         is_weight ? nullptr : categories_of(column, !is_feature, first_row[column]);
     const bool is_hot = categories != nullptr && is_one_of(layout_.one_hot, column);
@@ -397,7 +443,7 @@ void CsvTableReader::Rows::take_means(HostTensor& tensor, const Array& array,
   for (int64_t i = 0; i < width; ++i) {
     const Slot& slot = array.slots[static_cast<size_t>(i)];
     const std::string name = name_of(slot);
-    if (slot.categories != nullptr) {
+    if (slot.categories != nullptr || slot.preprocessed != nullptr) {
       continue;
     }
     std::optional<double> mean;
@@ -456,25 +502,62 @@ HostTensor CsvTableReader::Rows::finish_array(Array& array) {
   return tensor;
 }
 
-// Columns of one array as numbers: a category of `one_hot` is several.
+// Columns of one array as numbers: a category of `one_hot` is several, a preprocessed text may be.
 HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
                                         std::vector<std::string>& columns) const {
-  std::vector<int64_t> widths;
-  std::vector<bool> is_one_hot;
+  std::vector<ColumnWriter> writers;
+  bool is_any = false;
   for (const Slot& slot : array.slots) {
     const std::string name = name_of(slot);
-    is_one_hot.push_back(slot.is_one_hot);
-    widths.push_back(slot.is_one_hot ? static_cast<int64_t>(slot.categories->texts().size()) : 1);
-    if (!slot.is_one_hot) {
+    is_any = is_any || slot.is_one_hot || slot.preprocessed != nullptr;
+    if (slot.preprocessed != nullptr) {
+      writers.push_back(slot.preprocessed->writer());
+      for (int64_t i = 0; i < writers.back().width; ++i) {
+        columns.push_back(writers.back().width == 1 ? name : fmt::format("{}.{}", name, i));
+      }
+    } else if (slot.is_one_hot) {
+      const std::vector<std::string>& texts = slot.categories->texts();
+      writers.push_back({static_cast<int64_t>(texts.size()),
+                         [count = texts.size()](int64_t, double value, double* out) {
+                           std::fill_n(out, count, 0.0);
+                           out[static_cast<size_t>(value)] = 1;
+                         }});
+      for (const std::string& text : texts) {
+        columns.push_back(fmt::format("{}={}", name, text));
+      }
+    } else {
+      writers.push_back({1, [](int64_t, double value, double* out) { *out = value; }});
       columns.push_back(name);
-      continue;
-    }
-    for (const std::string& text : slot.categories->texts()) {
-      columns.push_back(fmt::format("{}={}", name, text));
     }
   }
-  const bool is_any = std::find(is_one_hot.begin(), is_one_hot.end(), true) != is_one_hot.end();
-  return is_any ? expand_one_hot(tensor, widths, is_one_hot) : std::move(tensor);
+  if (!is_any) {
+    return tensor;
+  }
+  HostTensor out = expand_columns(tensor, writers);
+  if (array.is_vector) {
+    out.reshape({out.shape()[0]});
+  }
+  return out;
+}
+
+// The tables of preprocessed columns: those of the training data, or learned from these rows.
+void CsvTableReader::Rows::learn_tables(std::span<const int64_t> rows,
+                                        std::map<std::string, ColumnTable>& tables) {
+  for (auto& [column, each] : preprocessed_) {
+    const std::string& name = layout_.known_as[column];
+    if (learned_ == nullptr) {
+      each.learn(rows);
+    } else if (const auto found = learned_->tables.find(name); found != learned_->tables.end()) {
+      each.use(found->second);
+    } else {
+      throw ConfigError(
+          "E324", each.place(),
+          fmt::format("the training data have no table of the column `{}`", shown_text(name)))
+          .help("write the same `preprocessing` as in `data.train`");
+    }
+    each.check(name);
+    tables[name] = each.table();
+  }
 }
 
 CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
@@ -482,6 +565,7 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
   CsvTable table;
   table.learned.has_header = has_header_;
   table.learned.columns = layout_.written;
+  learn_tables(mean_rows, table.learned.tables);
   for (auto& [column, categories] : categories_) {
     if (categories.is_open()) {
       new_ids_[&categories] = categories.sort(with_tokens({}, is_label_.at(column)).size());
@@ -499,7 +583,7 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
     const size_t num_inputs = layout_.inputs.size();
     HostTensor tensor = finish_array(array);
     for (const Slot& slot : array.slots) {
-      if (slot.categories == nullptr) {
+      if (slot.categories == nullptr && slot.preprocessed == nullptr) {
         table.learned.numbers.insert(layout_.known_as[slot.field]);
       }
     }

@@ -11,6 +11,7 @@
 
 #include "base/diagnostic.h"
 #include "config/source_classes.h"
+#include "data/column_transform.h"
 #include "data/csv_text.h"
 #include "tensor/host_tensor.h"
 
@@ -44,9 +45,10 @@ struct CsvSettings {
   std::vector<CsvColumn> one_hot;     // categorical, too
   std::string mask_token, oov_token;  // first texts of features' categories: missing, unknown
   std::vector<std::pair<CsvColumn, std::vector<DatePart>>> dates;
-  std::string date_format;            // of strptime(); empty: ISO 8601
-  int64_t max_rows = 0;               // of each file; 0: all
-  DType dtype = DType::kFloat32;      // of numbers: float32, float64 or int32
+  std::string date_format;                         // of strptime(); empty: ISO 8601
+  std::vector<const ConfigObject*> preprocessing;  // of columns (column_transform.h)
+  int64_t max_rows = 0;                            // of each file; 0: all
+  DType dtype = DType::kFloat32;                   // of numbers: float32, float64 or int32
   Missing missing = Missing::kError;  // of features; labels and weights are never missing
   double missing_value = 0;
   std::set<std::string, std::less<>> missing_texts = {"NA",   "N/A",  "n/a",  "NaN", "nan",
@@ -62,7 +64,8 @@ struct CsvLearned {
   std::vector<std::string> features;                           // columns of "x"
   std::map<std::string, std::vector<std::string>> categories;  // column -> texts in order of ids
   std::set<std::string> numbers;                               // columns that are none
-  std::map<std::string, double> means;  // of columns of numbers; none with `missing: NUMBER`
+  std::map<std::string, double> means;        // of columns of numbers; none with `missing: NUMBER`
+  std::map<std::string, ColumnTable> tables;  // of preprocessed columns
 };
 
 struct CsvTable {

@@ -94,22 +94,22 @@ HostTensor CsvBlocks::finish(bool is_vector) {
   return tensor;
 }
 
-HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& widths,
-                          const std::vector<bool>& is_one_hot) {
+HostTensor expand_columns(const HostTensor& table, const std::vector<ColumnWriter>& writers) {
   const int64_t rows = table.shape()[0];
-  const int64_t width = std::accumulate(widths.begin(), widths.end(), int64_t{0});
+  const int64_t width =
+      std::accumulate(writers.begin(), writers.end(), int64_t{0},
+                      [](int64_t sum, const ColumnWriter& each) { return sum + each.width; });
   HostTensor out(table.dtype(), {rows, width});
-  std::memset(out.bytes(), 0, out.num_bytes());
+  std::vector<double> numbers(static_cast<size_t>(width));
   int64_t from = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    int64_t to = row * width;
-    for (size_t i = 0; i < widths.size(); ++i, to += widths[i - 1]) {
-      const double value = table.at(from++);
-      if (is_one_hot[i]) {
-        out.set(to + static_cast<int64_t>(value), 1);
-      } else {
-        out.set(to, value);
-      }
+    double* to = numbers.data();
+    for (const ColumnWriter& writer : writers) {
+      writer.write(row, table.at(from++), to);
+      to += writer.width;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      out.set(row * width + i, numbers[static_cast<size_t>(i)]);
     }
   }
   return out;

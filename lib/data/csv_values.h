@@ -1,6 +1,7 @@
 // Values of the columns of a CSV file: ids of texts, and rows of arrays.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,10 +61,13 @@ class CsvBlocks {
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
 };
 
-// Returns `table` (rows,) or (rows, columns) with `widths[i]` columns in place of column i: the
-// number itself where that is 1 and `is_one_hot[i]` is false, else zeros with a 1 at that index.
-HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& widths,
-                          const std::vector<bool>& is_one_hot);
+// What stands in the place of a column: `write` puts `width` numbers for the value of a row.
+struct ColumnWriter {
+  int64_t width = 1;
+  std::function<void(int64_t row, double value, double* out)> write;
+};
+// Returns `table` (rows,) or (rows, columns) with its columns replaced: (rows, all widths).
+HostTensor expand_columns(const HostTensor& table, const std::vector<ColumnWriter>& writers);
 
 // Returns the mean of these rows of a column without NaN: NaN when all are, 0 of no rows.
 double mean_of_column(const HostTensor& table, int64_t column, std::span<const int64_t> rows);

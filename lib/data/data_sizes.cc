@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "data/column_transform.h"
 #include "data/learned.h"
 #include "data/sources.h"
 #include "data/tokenizer/tokenizer.h"
@@ -38,6 +39,16 @@ void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes&
   if (data.learned) {
     for (const auto& [column, texts] : data.learned->csv.categories) {
       sizes.vocabularies[column] = static_cast<int64_t>(texts.size());
+    }
+  }
+  if (const auto csv = options_if<CsvOptions>(train); csv && !csv->preprocessing.is_null()) {
+    for (const ConfigValue& entry : csv->preprocessing.list()) {
+      const ConfigObject& config = entry.object();
+      const std::string& column = config.string(config.args.contains("name") ? "name" : "column");
+      const auto table = data.learned->csv.tables.find(column);
+      const auto transform = make_column_transform(config);
+      transform->use(table == data.learned->csv.tables.end() ? ColumnTable{} : table->second);
+      sizes.vocabularies[column] = transform->depth();
     }
   }
   if (const auto text = options_if<TextOptions>(train)) {

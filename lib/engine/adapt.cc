@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "data/quantiles.h"
 #include "nn/arguments.h"
 
 namespace meshtrain {
 namespace {
+
+constexpr std::string_view kDiscretization = "Discretization";
 
 // A layer that needs statistics, and the input of the model that it reads; kNone when another layer
 // stands between.
@@ -24,7 +27,8 @@ std::vector<Wanted> layers_to_adapt(const Model& model) {
     }
     seen.push_back(call.layer);
     const Layer& layer = *model.layers()[static_cast<size_t>(call.layer)];
-    if (layer.class_name != "Normalization" || layer.weights.empty()) {
+    const bool adapts = layer.class_name == "Normalization" || layer.class_name == kDiscretization;
+    if (!adapts || layer.weights.empty()) {
       continue;
     }
     const auto found = std::find(model.inputs().begin(), model.inputs().end(), call.inputs[0]);
@@ -98,7 +102,30 @@ HostTensor tensor_of(const std::vector<double>& values, const Weight& like) {
   return out;
 }
 
+// The boundaries between bins of all numbers of the data.
+void adapt_bins(const Layer& layer, const Rows& data, StepRunner& runner) {
+  std::vector<float> values;
+  data.for_each_block([&](int64_t, const HostTensor& block) {
+    for (int64_t i = 0; i < block.size(); ++i) {
+      values.push_back(static_cast<float>(block.at(i)));
+    }
+  });
+  const auto num_bins = static_cast<int>(layer.config()->integer("num_bins"));
+  const std::vector<double> boundaries =
+      quantile_boundaries(std::move(values), num_bins, layer.config()->number("epsilon"));
+  if (boundaries.size() + 1 != static_cast<size_t>(num_bins)) {
+    throw ConfigError("E124", layer.config()->loc_of("num_bins"),
+                      fmt::format("layer `{}` needs {} bins, and the training data give {}",
+                                  layer.name, num_bins, boundaries.size() + 1))
+        .help("write fewer `num_bins`, or `bin_boundaries`");
+  }
+  runner.write_variable(layer.weights[0].path, tensor_of(boundaries, layer.weights[0]));
+}
+
 void adapt(const Layer& layer, const Rows& data, StepRunner& runner) {
+  if (layer.class_name == kDiscretization) {
+    return adapt_bins(layer, data, runner);
+  }
   const Weight& mean_weight = layer.weights[0];
   const auto count = static_cast<size_t>(num_elements(mean_weight.shape));
   const std::vector<size_t> places =
@@ -129,10 +156,12 @@ void check_adaptation(const Model& model, Diagnostics& diagnostics) {
     if (wanted.input == kNone) {
       diagnostics
           .error("E124", wanted.layer->loc,
-                 fmt::format("layer `{}` (Normalization) takes its statistics from the data, but "
+                 fmt::format("layer `{}` ({}) takes its statistics from the data, but "
                              "another layer stands between it and the data",
-                             wanted.layer->name))
-          .help("put it right after its Input, or give `mean` and `variance`");
+                             wanted.layer->name, wanted.layer->class_name))
+          .help(wanted.layer->class_name == kDiscretization
+                    ? "put it right after its Input, or give `bin_boundaries`"
+                    : "put it right after its Input, or give `mean` and `variance`");
     }
   }
 }

@@ -1,5 +1,5 @@
-// Normalization layers without given statistics take them from the training data, as Keras' adapt()
-// does before fit().
+// Normalization layers without given statistics, and Discretization layers without boundaries, take
+// them from the training data, as Keras' adapt() does before fit().
 #pragma once
 
 #include "data/dataset.h"
@@ -13,7 +13,8 @@ namespace meshtrain {
 void check_adaptation(const Model& model, Diagnostics& diagnostics);
 
 // Mean and population variance over all samples of `train`, in float64 and in file order: the same
-// on every mesh. Written to the layers' weights `mean`, `variance` and `count` (samples).
+// on every mesh. Written to the layers' weights `mean`, `variance` and `count` (samples), or
+// `bin_boundaries`. Throws ConfigError E124 for fewer values than bins.
 void adapt_to_data(const Model& model, const Dataset& train, StepRunner& runner);
 
 }  // namespace meshtrain

@@ -541,6 +541,27 @@ std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
   return sums;
 }
 
+// What a layer makes of a weight that does not train: an average in training, a state in every
+// step.
+void StepGraphs::move_weight(Frame& frame, size_t weight) const {
+  if (frame.moved[weight] == kNone) {
+    return;
+  }
+  Builder& builder = frame.builder;
+  const auto scope = builder.scope("moving/" + variables_[weight].path);
+  builder.update(
+      static_cast<int>(weight),
+      builder.apply("reshard", {frame.moved[weight]},
+                    {{"variable", static_cast<int64_t>(weight)}, {"layout", "storage"}}));
+}
+
+void StepGraphs::move_weights(Frame& frame) const {
+  frame.builder.set_phase(Phase::kUpdate);
+  for (size_t w = 0; w < frame.moved.size(); ++w) {
+    move_weight(frame, w);
+  }
+}
+
 void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   Builder& builder = frame.builder;
   const std::vector<ValueId> grads = weight_gradients(frame);
@@ -554,10 +575,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   std::vector<size_t> weights;
   for (size_t w = 0; w < grads.size(); ++w) {
     if (!variables_[w].trainable) {
-      if (frame.moved[w] != kNone) {
-        const auto scope = builder.scope("moving/" + variables_[w].path);
-        builder.update(static_cast<int>(w), to_layout(frame.moved[w], w, "storage"));
-      }
+      move_weight(frame, w);
       continue;
     }
     const auto scope = builder.scope(optimizer_.name() + "/" + variables_[w].path);
@@ -660,6 +678,7 @@ Graph StepGraphs::test(int64_t batch) const {
   forward(frame, batch, true, false);
   add_losses(frame);
   update_metrics(frame);
+  move_weights(frame);
   return std::move(frame.graph);
 }
 
@@ -669,6 +688,7 @@ Graph StepGraphs::predict(int64_t batch) const {
   for (size_t o = 0; o < frame.predictions.size(); ++o) {
     frame.builder.output(fmt::format("output:{}", o), frame.predictions[o]);
   }
+  move_weights(frame);
   return std::move(frame.graph);
 }
 

@@ -82,6 +82,8 @@ class StepGraphs {
   void update_metrics(Frame& frame) const;
   static ValueId metric_weight(Frame& frame, const TrackedMetric& tracked);
   void update_weights(Frame& frame, bool apply_now) const;
+  void move_weight(Frame& frame, size_t weight) const;
+  void move_weights(Frame& frame) const;
   void update_norms(Frame& frame, const std::vector<Optimizer::WeightUpdate>& before,
                     const std::vector<ValueId>& after) const;
   std::vector<ValueId> weight_gradients(Frame& frame) const;

@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "nn/recurrent.h"
 #include "tensor/safetensors.h"
 
 namespace meshtrain {
@@ -33,7 +34,7 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
   }
   std::vector<std::string> unexpected;
   for (const NamedTensor& tensor : given) {
-    if (!known.contains(tensor.name)) {
+    if (!known.contains(tensor.name) && !is_rnn_state(tensor.name)) {
       unexpected.push_back(tensor.name);
     }
   }
@@ -41,6 +42,10 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
   std::vector<NamedTensor> out;
   for (const WantedWeight& weight : wanted) {
     const auto found = by_name.find(weight.path);
+    if (is_rnn_state(weight.path) &&
+        (found == by_name.end() || found->second->tensor.shape() != weight.shape)) {
+      continue;  // of another batch, or not kept
+    }
     if (found == by_name.end()) {
       const auto nearest = nearest_name(weight.path, unexpected);
       problems.push_back(fmt::format("missing: {} {}{}", weight.path, shape_string(weight.shape),

@@ -147,11 +147,7 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
       {"sigmoid", [](Builder& b, ValueId x, Args) { return sigmoid(b, x); }},
       {"exponential", [](Builder& b, ValueId x, Args) { return b.exp(x); }},
       {"sparsesigmoid",
-       [](Builder& b, ValueId x, Args) {
-         const ValueId middle = b.mul(b.add(x, 1.0), 0.5);
-         return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, like(b, x, 1)),
-                         like(b, x, 0));
-       }},
+       [](Builder& b, ValueId x, Args) { return b.clamp(b.mul(b.add(x, 1.0), 0.5), 0, 1); }},
       {"hardsigmoid",
        [](Builder& b, ValueId x, Args) { return b.div(relu6(b, b.add(x, 3.0)), 6.0); }},
       {"hardsilu",
@@ -205,11 +201,10 @@ ValueId relu(Builder& b, ValueId x, double negative_slope, double max_value, dou
   } else {
     out = b.unary("relu", x);
   }
-  if (max_value != kInfinity) {
-    out = b.select(less(b, out, max_value), out, like(b, x, max_value));
-    if (threshold < 0) {
-      out = b.unary("relu", out);  // Keras clips to [0, max_value]
-    }
+  if (max_value == 6 && threshold == 0) {
+    out = relu6(b, x);  // which has no derivative at 6, where others have a half
+  } else if (max_value != kInfinity) {
+    out = b.clamp(out, 0, max_value);
   }
   if (negative_slope != 0) {
     const ValueId below = b.unary("relu", b.add(b.neg(x), threshold));

@@ -7,6 +7,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/parts.h"
 
 namespace meshtrain {
 namespace {
@@ -14,20 +15,35 @@ namespace {
 const std::map<std::string_view, LayerEntry>& layer_table() {
   static const std::map<std::string_view, LayerEntry> kTable = [] {
     std::map<std::string_view, LayerEntry> table;
-    for (const auto& family : {core_layers,          einsum_dense_layers,
-                               embedding_layers,     shape_layers,
-                               activation_layers,    preprocessing_layers,
-                               merge_layers,         dot_layers,
-                               attention_layers,     score_attention_layers,
-                               position_layers,      lambda_layers,
-                               conv_layers,          conv_transpose_layers,
-                               pooling_layers,       padding_layers,
-                               resizing_layers,      batch_normalization_layers,
-                               normalization_layers, noise_layers,
-                               augmentation_layers,  color_layers,
-                               filter_layers,        warp_layers,
-                               transformer_layers,   recurrent_layers,
-                               wrapper_layers,       application_layers}) {
+    for (const auto& family : {core_layers,
+                               einsum_dense_layers,
+                               embedding_layers,
+                               shape_layers,
+                               activation_layers,
+                               preprocessing_layers,
+                               merge_layers,
+                               dot_layers,
+                               attention_layers,
+                               score_attention_layers,
+                               position_layers,
+                               lambda_layers,
+                               conv_layers,
+                               conv_transpose_layers,
+                               pooling_layers,
+                               padding_layers,
+                               resizing_layers,
+                               batch_normalization_layers,
+                               normalization_layers,
+                               noise_layers,
+                               augmentation_layers,
+                               color_layers,
+                               filter_layers,
+                               warp_layers,
+                               transformer_layers,
+                               recurrent_layers,
+                               wrapper_layers,
+                               application_layers,
+                               hub_layers}) {
       for (const LayerEntry& entry : family()) {
         MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);

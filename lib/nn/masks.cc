@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "config/cells.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"
 #include "nn/roles.h"
@@ -39,7 +40,6 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "TransformerDecoder",
                                          "TimeDistributed"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
-constexpr std::string_view kRecurrent[] = {"SimpleRNN", "LSTM", "GRU", "Bidirectional"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};
 constexpr std::string_view kProducing[] = {"Embedding", "ReversibleEmbedding", "Masking",
@@ -94,7 +94,7 @@ MaskEffect mask_effect(std::string_view name) {
          : is_any(kCombining, name)         ? MaskEffect::kAnd
          : is_any(kProducing, name)         ? MaskEffect::kProduce
          : name == "Concatenate"            ? MaskEffect::kConcatenate
-         : is_any(kRecurrent, name)         ? MaskEffect::kSteps
+         : is_recurrent_class(name)         ? MaskEffect::kSteps
          : name == "GlobalAveragePooling1D" ? MaskEffect::kConsume
          : name == "Softmax"                ? MaskEffect::kRefuse
                                             : MaskEffect::kDrop;

@@ -22,6 +22,19 @@ Shape CompositeLayer::build_part(Part& part, const ConfigObject& object,
   return out;
 }
 
+bool CompositeLayer::takes_layer(const char* argument, const ConfigObject& layer,
+                                 Diagnostics& diagnostics) const {
+  bool ok = true;
+  for (const char* own : {"inputs", "activity_regularizer"}) {
+    if (layer.has(own)) {
+      argument_error(diagnostics, argument, fmt::format("has `{}`", own))
+          .help(fmt::format("write `{}` beside `{}`", own, argument));
+      ok = false;
+    }
+  }
+  return ok;
+}
+
 ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
                                   std::span<const ValueId> inputs, std::span<const ValueId> masks,
                                   std::vector<ValueId>* further) const {

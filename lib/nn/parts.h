@@ -1,4 +1,4 @@
-// Layers that are made of other layers: TransformerEncoder, Bidirectional, TimeDistributed.
+// Layers that are made of other layers: TransformerEncoder, LSTM, Bidirectional, TimeDistributed.
 #pragma once
 
 #include <memory>
@@ -24,6 +24,11 @@ class CompositeLayer : public ConfiguredLayer {
   // Builds the part and takes its weights; a layer that is built again has the part already.
   Shape build_part(Part& part, const ConfigObject& object, std::span<const Shape> inputs,
                    LayerUse part_use, Diagnostics& diagnostics);
+  // Reports what a layer within another one, the argument `argument`, cannot have.
+  bool takes_layer(const char* argument, const ConfigObject& layer, Diagnostics& diagnostics) const;
+  bool takes_layer(const char* argument, Diagnostics& diagnostics) const {
+    return takes_layer(argument, config_.arg(argument).object(), diagnostics);
+  }
   // `masks`: of the inputs, or none. `further` receives the part's outputs beside its first.
   ValueId call_part(CallContext& context, const Part& part, std::span<const ValueId> inputs,
                     std::span<const ValueId> masks = {},
@@ -32,5 +37,7 @@ class CompositeLayer : public ConfiguredLayer {
     return call_part(context, part, {&x, 1});
   }
 };
+
+std::vector<LayerEntry> hub_layers();  // hub_layers.cc
 
 }  // namespace meshtrain

@@ -90,26 +90,29 @@ class AdaptivePooling : public SpatialLayer {
   ValueId pool_axis(Builder& b, ValueId x, int axis, int64_t outputs) const {
     const int64_t size = b.shape(x)[static_cast<size_t>(axis)];
     if (size % outputs == 0) {
-      return even_windows(b, x, axis, size / outputs);
+      return windows(b, x, axis, size / outputs);
     }
     std::vector<ValueId> parts;
     for (int64_t i = 0; i < outputs; ++i) {
-      const ValueId part =
-          b.slice(x, axis, i * size / outputs, ((i + 1) * size + outputs - 1) / outputs);
-      parts.push_back(reduce(b, part, axis, true));
+      const int64_t begin = i * size / outputs, end = ((i + 1) * size + outputs - 1) / outputs;
+      parts.push_back(windows(b, b.slice(x, axis, begin, end), axis, end - begin));
     }
     return b.concat(parts, axis);
   }
 
-  ValueId even_windows(Builder& b, ValueId x, int axis, int64_t cells) const {
+  // Windows of `cells` side by side. Of equal maxima the first one has the gradient, as in Keras:
+  // reduce_max would share it.
+  ValueId windows(Builder& b, ValueId x, int axis, int64_t cells) const {
+    if (kMax) {
+      const std::vector<int64_t> ones(rank(), 1), zeros(rank(), 0);
+      std::vector<int64_t> size = ones;
+      size[static_cast<size_t>(axis) - 1] = cells;
+      return b.max_pool(x, size, Window{size, ones, zeros, zeros});
+    }
     Shape split = b.shape(x);
     split[static_cast<size_t>(axis)] /= cells;
     split.insert(split.begin() + axis + 1, cells);
-    return reduce(b, b.reshape(x, split), axis + 1, false);
-  }
-
-  static ValueId reduce(Builder& b, ValueId x, int axis, bool keepdims) {
-    return kMax ? b.reduce_max(x, {axis}, keepdims) : b.reduce_mean(x, {axis}, keepdims);
+    return b.reduce_mean(b.reshape(x, split), {axis + 1});
   }
 
   std::vector<int64_t> sizes_;  // output_size

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "nn/arguments.h"
+#include "nn/category_layers.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -149,7 +150,10 @@ class Normalization : public AxesLayer {
 }  // namespace
 
 std::vector<LayerEntry> preprocessing_layers() {
-  return {{"Rescaling", make_as<Rescaling>}, {"Normalization", make_as<Normalization>}};
+  std::vector<LayerEntry> out = category_layers();
+  out.push_back({"Rescaling", make_as<Rescaling>});
+  out.push_back({"Normalization", make_as<Normalization>});
+  return out;
 }
 
 }  // namespace meshtrain

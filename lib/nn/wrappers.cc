@@ -2,43 +2,17 @@
 #include <algorithm>
 #include <array>
 
-#include "base/text.h"
+#include "config/cells.h"
 #include "nn/arguments.h"
 #include "nn/parts.h"
 
 namespace meshtrain {
 namespace {
 
-// The name of a layer that is written within another one: its own, else its class'.
-std::string inner_name(const ConfigObject& layer) {
-  const ConfigValue& name = value_or_null(layer, "name");
-  return name.is_string() ? name.string() : to_snake_case(layer.class_name);
-}
-
-class Wrapper : public CompositeLayer {
+// Two recurrent layers, one of them from the last step to the first.
+class Bidirectional final : public CompositeLayer {
  public:
   using CompositeLayer::CompositeLayer;
-
- protected:
-  // Reports what a layer within another one cannot have.
-  bool takes_layer(const char* argument, Diagnostics& diagnostics) const {
-    const ConfigObject& layer = config_.arg(argument).object();
-    bool ok = true;
-    for (const char* own : {"inputs", "activity_regularizer"}) {
-      if (layer.has(own)) {
-        argument_error(diagnostics, argument, fmt::format("has `{}`", own))
-            .help(fmt::format("write `{}` beside `{}`", own, argument));
-        ok = false;
-      }
-    }
-    return ok;
-  }
-};
-
-// Two recurrent layers, one of them from the last step to the first.
-class Bidirectional final : public Wrapper {
- public:
-  using Wrapper::Wrapper;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     const ConfigObject& layer = config_.arg("layer").object();
@@ -138,13 +112,12 @@ class Bidirectional final : public Wrapper {
   }
 
   bool is_recurrent(const char* argument, Diagnostics& diagnostics) const {
-    constexpr std::array<std::string_view, 3> kTaken = {"SimpleRNN", "LSTM", "GRU"};
     const std::string& given = config_.arg(argument).object().class_name;
-    if (std::find(kTaken.begin(), kTaken.end(), given) != kTaken.end()) {
+    if (is_recurrent_class(given) && given != "Bidirectional") {
       return true;
     }
     argument_error(diagnostics, argument, fmt::format("is {}, which has no steps", given))
-        .help("write a SimpleRNN, an LSTM or a GRU");
+        .help("write a SimpleRNN, an LSTM, a GRU or an RNN");
     return false;
   }
   bool is_pair(const ConfigObject& forward, const ConfigObject& backward,
@@ -161,7 +134,7 @@ class Bidirectional final : public Wrapper {
                     : "leave `go_backwards` out, or write a `backward_layer` that goes forward");
       return false;
     }
-    for (const char* flag : {"return_sequences", "return_state"}) {
+    for (const char* flag : {"stateful", "return_sequences", "return_state"}) {
       if (forward.boolean(flag) != backward.boolean(flag)) {
         argument_error(diagnostics, "backward_layer",
                        fmt::format("has another `{}` than the other layer", flag))
@@ -225,9 +198,9 @@ class Bidirectional final : public Wrapper {
 
 // A layer for each step alone. All steps are one larger batch: the inner layer sees (batch x steps,
 // ...), so BatchNormalization takes its means over the steps, too.
-class TimeDistributed final : public Wrapper {
+class TimeDistributed final : public CompositeLayer {
  public:
-  using Wrapper::Wrapper;
+  using CompositeLayer::CompositeLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!takes_one(inputs, diagnostics) || !takes_layer("layer", diagnostics) ||
@@ -275,12 +248,18 @@ class TimeDistributed final : public Wrapper {
   bool is_layer(Diagnostics& diagnostics) const {
     constexpr std::array<std::string_view, 4> kRefused = {"Input", "Call", "Repeat", "Lambda"};
     const std::string& given = config_.arg("layer").object().class_name;
+    if (is_stateful(config_.arg("layer").object())) {
+      argument_error(diagnostics, "layer", "is stateful, but each step begins anew")
+          .help("leave `stateful` out");
+      return false;
+    }
     if (given == "Normalization") {
       argument_error(diagnostics, "layer", "is Normalization, which takes all steps as they are")
           .help("write it without TimeDistributed");
       return false;
     }
-    if (std::find(kRefused.begin(), kRefused.end(), given) == kRefused.end()) {
+    if (std::find(kRefused.begin(), kRefused.end(), given) == kRefused.end() &&
+        !is_cell_class(given)) {
       return true;
     }
     argument_error(diagnostics, "layer", fmt::format("is {}, which is no layer of its own", given))

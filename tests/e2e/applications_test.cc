@@ -2,19 +2,24 @@
 // on a mesh. tests/reference/applications.py makes architectures and predictions; weights and
 // images are formulas, the same there and here.
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "command.h"
 #include "support/sampled.h"
 #include "support/splitmix.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
+#include "tensor/weights.h"
 #include "unit/interop/keras_files.h"
 
 namespace meshtrain {
@@ -157,6 +162,78 @@ TEST_CASE("networks of keras.applications predict here what they predict in Kera
       check_network(name, one);
     }
   }
+}
+
+// The CRC-32 of the sorted lines "path size x size".
+unsigned long names_and_shapes(const Model& model) {
+  std::vector<std::string> lines;
+  for (const Weight* weight : model.weights()) {
+    lines.push_back(fmt::format("{} {}", weight->path, fmt::join(weight->shape, "x")));
+  }
+  std::sort(lines.begin(), lines.end());
+  const std::string text = join(lines, "\n");
+  return crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<unsigned>(text.size()));
+}
+
+TEST_CASE("templates of keras.applications have the weights of Keras: names, shapes, number") {
+  const TemporaryFolder folder;
+  const Json networks = parse_json(read_file(kFolder + "weights.json", uint64_t{1} << 20));
+  int listed = 0;
+  for (const std::string& line : lines_of(meshtrain({"init"}, folder.path()).out)) {
+    listed += contains(line, "as keras.applications has it") ? 1 : 0;
+  }
+  CHECK(static_cast<size_t>(listed) == networks.size());
+  for (const auto& [name, one] : networks.items()) {
+    CAPTURE(name);
+    const Result text = meshtrain({"init", name}, folder.path());
+    REQUIRE_MESSAGE(text.exit_code == 0, text.err);
+    const test::Built built(text.out);
+    CHECK(built.model->num_params() == one.at("params").get<int64_t>());
+    CHECK(built.model->weights().size() == one.at("weights").get<size_t>());
+    CHECK(names_and_shapes(*built.model) == one.at("crc32").get<unsigned long>());
+  }
+}
+
+// A head of its own size, the rest from a file: what was left out is listed.
+TEST_CASE("a template is fine-tuned: frozen layers stay as they are, the head is new") {
+  const TemporaryFolder folder;
+  const Result text = meshtrain({"init", "mobilenet"}, folder.path());
+  REQUIRE(text.exit_code == 0);
+  folder.write("net.yaml", text.out);
+  const std::vector<std::string> small = {"vars.size=32", "vars.classes=6", "-q",
+                                          "data.train.samples=8", "fit.batch_size=8"};
+  const auto train = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), small.begin(), small.end());
+    words.insert(words.begin(), {"train", "net.yaml"});
+    return meshtrain(words, folder.path());
+  };
+  REQUIRE(train({"-o", "first"}).exit_code == 0);
+  const Result refused =
+      train({"-o", "refused", "vars.classes=3", "fit.initial_weights=first/weights.safetensors"});
+  CHECK(refused.exit_code == 6);
+  const Result tuned =
+      train({"-o", "tuned", "vars.classes=3", "model.frozen=[\"(conv1|conv_dw|conv_pw).*\"]",
+             "--partial", "fit.initial_weights=first/weights.safetensors"});
+  REQUIRE_MESSAGE(tuned.exit_code == 0, tuned.err);
+  CHECK_MESSAGE(contains(tuned.err, "conv_preds/kernel"), tuned.err);
+  const auto weights = [&](const std::string& run) {
+    std::map<std::string, HostTensor> out;
+    for (NamedTensor& each : read_weights(folder.file(run + "/weights.safetensors"))) {
+      out.emplace(each.name, std::move(each.tensor));
+    }
+    return out;
+  };
+  const auto first = weights("first"), last = weights("tuned");
+  const auto same = [&](const std::string& path) {
+    const HostTensor &a = first.at(path), &b = last.at(path);
+    return a.num_bytes() == b.num_bytes() && std::memcmp(a.bytes(), b.bytes(), a.num_bytes()) == 0;
+  };
+  CHECK(same("conv1/kernel"));
+  CHECK(same("conv_dw_1_bn/moving_mean"));  // of a frozen layer, too
+  CHECK(last.at("conv_preds/kernel").shape() == Shape{1, 1, 1024, 3});
+  const Result wrong = train({"-o", "wrong", "model.frozen=[conv2]"});
+  CHECK(wrong.exit_code == 2);
+  CHECK_MESSAGE(contains(wrong.err, "`conv2` of `frozen` matches no layer"), wrong.err);
 }
 
 }  // namespace

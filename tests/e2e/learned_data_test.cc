@@ -227,6 +227,62 @@ TEST_CASE("learned data: a run without its checkpoints is still evaluated and ex
   CHECK(meshtrain({"export", "run", "-o", "m.keras"}, run.folder.path()).exit_code == 0);
 }
 
+constexpr const char* kReviews = R"(
+name: reviews
+data:
+  train:
+    source: csv
+    path: reviews.csv
+    label: good
+    features: {review: review, place: [city, age], both: both}
+    preprocessing:
+      - TextVectorization: {column: review, max_tokens: 12}
+      - StringLookup: {column: city, output_mode: one_hot}
+      - Discretization: {column: age, num_bins: 3, output_mode: one_hot}
+      - HashedCrossing: {columns: [city, age], name: both, num_bins: 7}
+model:
+  layers:
+    - Input: {name: review, shape: [3], dtype: int32}
+    - Input: {name: place, shape: [7]}
+    - Input: {name: both, shape: [], dtype: int32}
+    - Embedding: {name: words, input_dim: =vocabulary_size("review"), output_dim: 4, inputs: review}
+    - GlobalAveragePooling1D: {name: text}
+    - Embedding: {name: crossed, input_dim: =vocabulary_size("both"), output_dim: 2, inputs: both}
+    - Concatenate: {name: all, inputs: [text, place, crossed]}
+    - Dense: {name: good, units: 2, activation: softmax}
+compile: {optimizer: {Adam: {learning_rate: 0.05}}, loss: sparse_categorical_crossentropy, metrics: [accuracy]}
+fit: {batch_size: 16, epochs: 2}
+evaluate: {on: train}
+)";
+
+// Three words, a city of three and an age; the second word decides.
+std::string reviews_table(uint64_t seed, int rows, bool has_label) {
+  const char* const words[] = {"Fine", "awful", "cats!", "dogs", "the", "a"};
+  const char* const cities[] = {"Rome", "Bonn", "Oslo"};
+  std::string text = has_label ? "review,city,age,good\n" : "review,city,age\n";
+  for (uint64_t i = 0; i < static_cast<uint64_t>(rows); ++i) {
+    const uint64_t bits = test::splitmix_bits(seed, i);
+    text += fmt::format("\"{} {} {}\",{},{}{}\n", words[bits % 6], words[bits >> 8 & 1],
+                        words[(bits >> 16) % 6], cities[(bits >> 24) % 3], bits >> 32 & 63,
+                        has_label ? (bits >> 8 & 1) == 0 ? ",yes" : ",no" : "");
+  }
+  return text;
+}
+
+TEST_CASE("learned data: tables of preprocessed columns are stored in the run and beside exports") {
+  const TemporaryFolder folder;
+  folder.write("reviews.csv", reviews_table(1, 200, true));
+  folder.write("new.csv", reviews_table(2, 20, false));
+  folder.write("reviews.yaml", kReviews);
+  const Result train = meshtrain({"train", "reviews.yaml", "-o", "run", "-q"}, folder.path());
+  REQUIRE_MESSAGE(train.exit_code == 0, train.err);
+  const std::string prediction = predicted(folder, {"run"}, "new.csv");
+  REQUIRE(meshtrain({"export", "run", "-o", "m.npz"}, folder.path()).exit_code == 0);
+  folder.write("reviews.csv", reviews_table(3, 50, true));
+  CHECK(predicted(folder, {"run"}, "new.csv") == prediction);
+  CHECK(predicted(folder, {"reviews.yaml", "-w", "m.npz"}, "new.csv") == prediction);
+}
+
 TEST_CASE("learned data: texts that are no UTF-8 are saved and known again") {
   TemporaryFolder folder;
   std::string text = "n,city,kind\n";

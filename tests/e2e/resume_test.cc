@@ -42,6 +42,43 @@ Result run_with_signal(const ExampleFolder& folder, std::vector<std::string> arg
   return run(command);
 }
 
+// States that a checkpoint must have: those of a stateful layer, in the middle of an epoch as well.
+const char* const kStateful = R"(seed: 7
+distribution: {device_mesh: {shape: [2, 2], axis_names: [data, model]}}
+data:
+  shuffle: false
+  train: {source: random, samples: 40, shape: [5, 3], labels: [2], seed: 1}
+  validation: {source: random, samples: 16, shape: [5, 3], labels: [2], seed: 2}
+model:
+  layers:
+    - Input: {shape: [5, 3], batch_size: 8}
+    - RNN: {name: r, cell: [{LSTMCell: {units: 4, recurrent_dropout: 0.2}}, {GRUCell: 3}], stateful: true}
+    - Dense: 2
+compile: {loss: mse}
+fit: {batch_size: 8}
+)";
+
+TEST_CASE("a stateful run that is resumed ends as the one that was not stopped") {
+  for (const bool resets : {false, true}) {
+    const ExampleFolder folder;
+    std::ofstream(folder.file("stateful.yaml"))
+        << kStateful << (resets ? "callbacks: [{ResetStates: {on_test_begin: false}}]\n" : "");
+    const auto train = [&](const char* run, const char* epochs, std::vector<std::string> more) {
+      std::vector<std::string> args = {
+          "train",    "stateful.yaml", "-o", run,
+          "--epochs", epochs,          "-q", "checkpoint.every=3 steps"};
+      args.insert(args.end(), more.begin(), more.end());
+      const Result result = meshtrain(args, folder.path());
+      REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    };
+    train("whole", "4", {});
+    train("run", "1", {});
+    train("run", "3", {"--resume"});
+    train("run", "4", {"--resume"});
+    CHECK(outcome(folder, "run") == outcome(folder, "whole"));
+  }
+}
+
 TEST_CASE("a run that a signal stopped resumes with the same command and ends the same") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-o", "whole", "--epochs", kStoppedEpochs, "-q"},

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "config/cells.h"
 #include "config/load.h"
 #include "doctest/doctest.h"
 #include "errors/probe.h"
@@ -81,7 +82,8 @@ std::string fault_of(const Built& built, const Probe& probe, const std::string& 
 }
 
 bool is_probed(const ClassSpec& spec) {
-  return spec.name != "Input" && spec.name != "Call" && spec.name != "Repeat";
+  return spec.name != "Input" && spec.name != "Call" && spec.name != "Repeat" &&
+         !is_cell_class(spec.name);
 }
 
 const char* const kShapes[] = {"[]",        "[6]",          "[6, 6]",         "[6, 6, 2]",
@@ -109,7 +111,8 @@ TEST_CASE("Layers: inputs of every rank are taken or refused with their shape") 
       num_refused += built.is_refused ? 1 : 0;
       is_ever_built = is_ever_built || !built.is_refused;
     }
-    CHECK_MESSAGE((is_ever_built || !is_probed(spec)), spec.name);
+    // The inputs of a MaskedLMHead have different ranks.
+    CHECK_MESSAGE((is_ever_built || !is_probed(spec) || spec.name == "MaskedLMHead"), spec.name);
   }
   CHECK(num_refused > 100);
 }

@@ -21,10 +21,14 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Bidirectional.layer", "{LSTM: 2}"},
       {"Bidirectional.backward_layer", "{GRU: {units: 2, go_backwards: true}}"},
       {"TimeDistributed.layer", "{Dense: 2}"},
+      {"RNN.cell", "{LSTMCell: 2}"},
+      {"StackedRNNCells.cells", "[{LSTMCell: 2}]"},
       {"Permute.dims", "[2, 1, 3]"},
       {"Dot.axes", "1"},
       {"PositionEmbedding.sequence_length", "6"},
       {"TokenAndPositionEmbedding.sequence_length", "6"},
+      {"ViTPatchingAndEmbedding.image_size", "[6, 6]"},
+      {"ViTPatchingAndEmbedding.patch_size", "[2, 2]"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},
       {"PiecewiseConstantDecay.boundaries", "[10, 20]"},
@@ -84,6 +88,10 @@ std::string arguments_of(const ClassSpec& spec, const ProbeArguments& given,
     if (spec.name == "GroupNormalization" && !done.contains("groups")) {
       parts.push_back("groups: 2");  // the default of 32 divides few channels
     }
+    if (spec.name == "Discretization" && !done.contains("bin_boundaries") &&
+        !done.contains("num_bins") && left_out != "num_bins") {
+      parts.push_back("num_bins: 3");
+    }
     if (takes_two_inputs(spec.name) && !done.contains("inputs")) {
       parts.push_back("inputs: [x, before]");
     }
@@ -113,8 +121,9 @@ bool says(const Diagnostic& d, const std::string& part) {
 
 bool takes_two_inputs(const std::string& class_name) {
   static const std::set<std::string> kNames = {
-      "Add",         "Subtract", "Multiply",  "Average",           "Maximum",         "Minimum",
-      "Concatenate", "Dot",      "Attention", "AdditiveAttention", "CustomScaleLayer"};
+      "Add",       "Subtract",          "Multiply",         "Average",
+      "Maximum",   "Minimum",           "Concatenate",      "Dot",
+      "Attention", "AdditiveAttention", "CustomScaleLayer", "MaskedLMHead"};
   return kNames.contains(class_name);
 }
 

@@ -3,10 +3,14 @@
 
   KERAS_BACKEND=jax python3 applications.py                       writes ../golden/keras/applications
   KERAS_BACKEND=jax python3 applications.py --meshtrain PROGRAM   compares PROGRAM with Keras instead
+  KERAS_BACKEND=jax python3 applications.py --weights             writes ../golden/keras/applications/weights.json
+  KERAS_BACKEND=jax python3 applications.py --table PROGRAM [NAME...]   a row of configs/KERAS.md for each network
 
 NAME_SIZE.json.gz is model.to_json(); cases.json has what the models predict from the weights and images below. With
 --meshtrain each model is saved with its weights as .keras, imported, and predicts on a mesh of one device and on 2 x 4
-with 1 x 1 kernels split over `model`.
+with 1 x 1 kernels split over `model`. --table does it for any network, with the last kernels split, from the saved
+model and from the template of `init`; then SGD and Adam train the saved model for five steps in float64, without
+dropout, beside Keras.
 """
 import argparse
 import gzip
@@ -101,11 +105,121 @@ def compare(program, name, size, model, x, expected):
             assert worst <= 1e-5
 
 
+# Names of keras.applications and of `init`.
+TEMPLATES = {
+    "Xception": "xception", "VGG16": "vgg16", "VGG19": "vgg19", "ResNet50": "resnet50", "ResNet101": "resnet101",
+    "ResNet152": "resnet152", "ResNet50V2": "resnet50v2", "ResNet101V2": "resnet101v2", "ResNet152V2": "resnet152v2",
+    "MobileNet": "mobilenet", "MobileNetV2": "mobilenet_v2", "MobileNetV3Small": "mobilenet_v3_small",
+    "MobileNetV3Large": "mobilenet_v3_large", "DenseNet121": "densenet121", "DenseNet169": "densenet169",
+    "DenseNet201": "densenet201", **{f"EfficientNetB{i}": f"efficientnet_b{i}" for i in range(8)},
+    **{f"EfficientNetV2{i}": f"efficientnet_v2_{i.lower()}" for i in ("B0", "B1", "B2", "B3", "S", "M", "L")},
+    **{f"ConvNeXt{i}": f"convnext_{i.lower()}" for i in ("Tiny", "Small", "Base", "Large", "XLarge")},
+    "InceptionV3": "inception_v3", "InceptionResNetV2": "inception_resnet_v2",
+}
+MORE = ("NASNetMobile", "NASNetLarge")
+LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
+
+
+def run(program, folder, *arguments):
+    return subprocess.run([program, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def largest_difference(found, expected):
+    return float((np.abs(found - expected).max(axis=1) / np.abs(expected).max(axis=1)).max())
+
+
+def predictions(program, folder, config, mesh, extra=()):
+    split = [] if mesh == "1x1" else ['distribution.layout_map["(predictions|logits|conv_preds|.*head_dense)/kernel"]=[...,model]']
+    rules = [rule.replace("[...,model]", "[null,model]") for rule in split]
+    run(program, folder, "predict", config, "--weights", "m.keras", "--input", "x.npy", "--output", "y.npy", "-q",
+        "distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
+        *rules, *extra, "--mesh", mesh, "--devices", "cpu:1" if mesh == "1x1" else "cpu:8")
+    return np.load(folder / "y.npy")
+
+
+def trained(program, folder, model, optimizer, x, y):
+    """The largest difference of a loss of five steps, in parts of it."""
+    model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
+    losses = [float(model.train_on_batch(x, y)) for _ in range(5)]
+    rate = float(model.optimizer.learning_rate.numpy() if hasattr(model.optimizer.learning_rate, "numpy") else model.optimizer.learning_rate)
+    run(program, folder, "train", "in/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
+        "data.train={source: npz, path: train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
+        f"compile={{optimizer: {{{type(model.optimizer).__name__}: {{learning_rate: {rate!r}}}}}, loss: sparse_categorical_crossentropy}}",
+        "run.log_steps=true", "-o", f"run_{optimizer}", "-q")
+    lines = [json.loads(line) for line in (folder / f"run_{optimizer}" / "metrics.jsonl").read_text().splitlines()]
+    found = [line["loss"] for line in lines if line["event"] == "step"]
+    return max(abs(a - b) / abs(b) for a, b in zip(found, losses, strict=True))
+
+
+def write_weights(only):
+    """For each template: parameters, and the CRC-32 of the sorted lines "path size x size"."""
+    golden = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications/weights.json"
+    rows = json.loads(golden.read_text()) if only else {}
+    for name, template in TEMPLATES.items():
+        if only and not name.startswith(only):
+            continue
+        keras.utils.clear_session()
+        model = getattr(keras.applications, name)(weights=None)
+        lines = sorted(f"{weight.path} {'x'.join(map(str, weight.shape))}" for weight in model.weights if "seed" not in weight.path)
+        rows[template] = {"params": model.count_params(), "weights": len(lines), "crc32": zlib.crc32("\n".join(lines).encode())}
+        print(template, rows[template], lines[0], flush=True)
+    golden.write_text("{" + ",\n ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "}\n")
+
+
+def table_row(program, name, size, trains):
+    cells = []
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        model = build(name, size)
+        fill(model, gain(name))
+        x = images(name, size)
+        y = model.predict(x, verbose=0)
+        model.save(folder / "m.keras")
+        np.save(folder / "x.npy", x)
+        run(program, folder, "import", "m.keras", "-o", "in")
+        cells += [largest_difference(predictions(program, folder, "in/config.yaml", mesh), y) for mesh in ("1x1", "2x4")]
+        if name in TEMPLATES:
+            (folder / "t.yaml").write_text(run(program, folder, "init", TEMPLATES[name]))
+            cells.append(largest_difference(predictions(program, folder, "t.yaml", "1x1", [f"vars.size={size}", "vars.classes=10"]), y))
+        else:
+            cells.append(None)
+        if trains:
+            keras.config.set_floatx("float64")
+            keras.config.set_dtype_policy("float64")
+            for optimizer in ("sgd", "adam"):
+                wide = build(name, size)
+                for layer in wide.layers:
+                    if isinstance(layer, keras.layers.Dropout):
+                        layer.rate = 0.0
+                fill(wide, gain(name))
+                wide.save(folder / "m.keras")
+                run(program, folder, "import", "m.keras", "-o", "in")
+                labels = np.arange(SAMPLES) % 10
+                np.savez(folder / "train.npz", x=x.astype(np.float64), y=labels.astype(np.int32))
+                cells.append(trained(program, folder, wide, optimizer, x.astype(np.float64), labels))
+            keras.config.set_floatx("float32")
+            keras.config.set_dtype_policy("float32")
+        else:
+            cells += [None, None]
+    shown = ["-" if cell is None else f"{cell:.0e}" for cell in cells]
+    print(f"| `{name}` | {size} | {model.count_params():,} | " + " | ".join(shown) + " |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--meshtrain")
+    parser.add_argument("--weights", action="store_true", help="number and checksum of the weights' names and shapes")
+    parser.add_argument("--table", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
+    parser.add_argument("--train", action="store_true", help="with --table: five steps in float64, too")
     parser.add_argument("--only", help="one name; the other cases stay as they are")
     arguments = parser.parse_args()
+    if arguments.weights:
+        write_weights(arguments.only)
+        return
+    if arguments.table:
+        for name in arguments.table[1:] or (*TEMPLATES, *MORE):
+            table_row(arguments.table[0], name, LEAST.get(name, 32), arguments.train)
+        return
     folder = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications"
     folder.mkdir(parents=True, exist_ok=True)
     cases = json.loads((folder / "cases.json").read_text()) if arguments.only else {}

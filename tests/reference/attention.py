@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import keras
 import keras_hub
 import numpy as np
+from keras_hub.src.models.vit import vit_layers
 
 import layers
 import splitmix
@@ -144,6 +145,22 @@ def blocks():
     return [{**each, "computed_in": "float32"} for each in cases]
 
 
+def heads():
+    """Parts of ViT and BERT."""
+    images = {"image_size": [6, 4], "patch_size": [3, 2], "hidden_dim": 5}
+    patches, head = "ViTPatchingAndEmbedding", "MaskedLMHead"
+    masked = {"inputs": [[2, 5, 4], [2, 3]], "integers": [None, 5], "roles": ["inputs", "mask_positions"]}
+    return [
+        case(patches, [[2, 6, 4, 3]], images),
+        case(patches, [[2, 6, 4, 2]], {**images, "num_channels": 2, "use_class_token": False}),
+        case(patches, [[2, 6, 4, 3]], {**images, "use_patch_bias": False}),
+        # Norms are computed in float32, whatever the policy.
+        case(head, config={"vocabulary_size": 7}, computed_in="float32", **masked),
+        case(head, config={"vocabulary_size": 6, "intermediate_activation": "gelu", "activation": "softmax",
+                           "layer_norm_epsilon": 1e-3}, computed_in="float32", **masked),
+    ]
+
+
 def inputs_of(case, dtype):
     arrays = []
     for i, shape in enumerate(case["inputs"]):
@@ -177,7 +194,7 @@ def call_layer(layer, case, arrays, stateless=None):
 
 
 def compute(case):
-    classes = keras.layers if hasattr(keras.layers, case["class_name"]) else keras_hub.layers
+    classes = next(c for c in (keras.layers, keras_hub.layers, vit_layers) if hasattr(c, case["class_name"]))
     half = "policy" in case
     layer = getattr(classes, case["class_name"])(**case["config"], dtype=case.get("policy", "float64"))
     arrays = inputs_of(case, jnp.float32 if half else jnp.float64)
@@ -207,7 +224,7 @@ def compute(case):
 
 
 def main():
-    cases = multi_head() + group_query() + scored() + embeddings() + blocks()
+    cases = multi_head() + group_query() + scored() + embeddings() + blocks() + heads()
     lines = []
     for each in cases:
         try:

@@ -213,6 +213,19 @@ def wrapped():
     return model
 
 
+def stacked():
+    """Cells of a layer RNN, alone, in a stack and in both directions; states of a stack that begin another one."""
+    x = keras.Input((5, 3))
+    cells = [L.LSTMCell(3), L.GRUCell(2, reset_after=False), L.LSTMCell(4)]
+    y, *states = L.RNN(cells, return_sequences=True, return_state=True)(x)
+    other = [L.LSTMCell(3, name="first"), L.GRUCell(2), L.LSTMCell(4)]
+    z = L.RNN(other, name="second")(L.Dense(3)(y), initial_state=states)
+    one = L.Bidirectional(L.RNN(L.SimpleRNNCell(2)))(y)
+    model = keras.Model(x, L.Concatenate()([z, one, L.RNN(L.GRUCell(3))(x)]))
+    model.compile("adam", "mse")
+    return model
+
+
 def masked():
     """A mask of steps that goes through several recurrent layers."""
     ids = keras.Input((7,), dtype="int32")
@@ -226,7 +239,7 @@ def masked():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked]
+          hub, wrapped, masked, stacked]
 
 
 def fill(model, seed):

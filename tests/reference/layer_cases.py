@@ -32,6 +32,13 @@ def core():
         case("Normalization", [4, 3], {"axis": None, "mean": 0.5, "variance": 4.0, "invert": True}),
         case("Rescaling", [2, 3], {"scale": 0.25, "offset": -1.0}),
         case("Rescaling", [2, 3], {"scale": [0.25, 2.0, -1.0], "offset": [0.5, 0.0, 1.0]}),
+        case("CategoryEncoding", [3, 4], {"num_tokens": 5}, integers=6),
+        case("CategoryEncoding", [3, 4], {"num_tokens": 5, "output_mode": "count"}, integers=5),
+        case("CategoryEncoding", [3, 1], {"num_tokens": 4, "output_mode": "one_hot"}, integers=4),
+        case("CategoryEncoding", [2, 3], {"num_tokens": 4, "output_mode": "one_hot"}, integers=4),
+        case("Discretization", [3, 4], {"bin_boundaries": [-1.0, 0.25, 1.5], "output_mode": "count"}),
+        case("Discretization", [3, 1], {"bin_boundaries": [0.5], "output_mode": "one_hot"}),
+        case("Discretization", [2, 3], {"bin_boundaries": [-0.5, 0.5], "output_mode": "one_hot"}),
         case("Identity", [2, 3]),
         case("ActivityRegularization", [2, 3], {"l1": 0.25, "l2": 0.5}),
         case("Activation", [2, 3], {"activation": "gelu"}),
@@ -65,6 +72,45 @@ def recurrent():
         case("GRU", sequence, {"units": 3, "reset_after": False, "return_sequences": True}),
         case("GRU", sequence, {"units": 3, "reset_after": False, "go_backwards": True}),
         case("GRU", [sequence, [3, 3]], {"units": 3, "reset_after": False, "use_bias": False}, states=True),
+        case("LSTM", sequence, {"units": 3, "recurrent_activation": "hard_sigmoid", "activation": "softsign"}),
+        case("GRU", sequence, {"units": 3, "recurrent_activation": "hard_sigmoid", "activation": "elu"}),
+        case("SimpleRNN", sequence, {"units": 3, "activation": "softplus", "return_sequences": True}),
+        # Rates that only training has, and a rate of 1, at which Keras drops nothing.
+        case("LSTM", sequence, {"units": 3, "dropout": 0.5, "recurrent_dropout": 0.5}, call={"training": False}),
+        case("LSTM", sequence, {"units": 3, "dropout": 1.0, "recurrent_dropout": 1.0}, call={"training": True}),
+        case("GRU", sequence, {"units": 3, "reset_after": False, "recurrent_dropout": 1.0}, call={"training": True}),
+    ] + cells()
+
+
+def cells():
+    """RNN with one cell, and with several."""
+    sequence = [3, 5, 4]
+
+    def cell(class_name, units=3, **config):
+        return {class_name: {"name": config.pop("name", None) or class_name.lower(), "units": units, **config}}
+
+    def rnn(given, inputs=sequence, more=None, **config):
+        return case("RNN", inputs, {"cell": given, **config}, **(more or {}))
+
+    def stack(cells):
+        return {"StackedRNNCells": {"name": "stack", "cells": cells}}
+
+    two = stack([cell("LSTMCell", 3), cell("GRUCell", 2)])
+    three = stack([cell("LSTMCell", 3), cell("LSTMCell", 4, name="other"), cell("SimpleRNNCell", 2)])
+    states = ["", "state_1_h", "state_1_c", "state_2_h"]
+    return [
+        rnn(cell("SimpleRNNCell")),
+        rnn(cell("LSTMCell"), return_sequences=True),
+        rnn(cell("GRUCell", reset_after=False), go_backwards=True),
+        rnn(cell("LSTMCell"), more={"outputs": ["", "state_h", "state_c"]}, return_state=True),
+        rnn(cell("LSTMCell"), [sequence, [3, 3], [3, 3]], {"states": True}),
+        rnn(two),
+        rnn(three, return_sequences=True, go_backwards=True),
+        rnn(two, more={"masked": True, "outputs": states}, return_sequences=True, return_state=True),
+        rnn(three, more={"masked": True}, return_sequences=True, zero_output_for_mask=True),
+        rnn(two, [sequence, [3, 3], [3, 3], [3, 2]], {"states": True, "nesting": [2, 1]}),
+        case("Bidirectional", sequence, {"layer": {"RNN": {"name": "rnn", "cell": two, "return_sequences": True}}}),
+        case("TimeDistributed", [2, 3, 4, 2], {"layer": {"RNN": {"name": "rnn", "cell": cell("GRUCell", 2)}}}),
     ]
 
 

@@ -51,7 +51,15 @@ def made(value):
                                                         or hasattr(keras.layers, next(iter(value)))):
         (class_name, config), = value.items()
         return (OTHERS.get(class_name) or getattr(keras.layers, class_name))(**{key: made(each) for key, each in config.items()})
+    if isinstance(value, list):
+        return [made(each) for each in value]
     return value
+
+
+def nested(states, nesting):
+    """The states as lists of lists, as a stack of cells takes them: [2, 1] for an LSTM and a GRU."""
+    rest = iter(states)
+    return [[next(rest) for _ in range(count)] if count > 1 else next(rest) for count in nesting]
 
 
 def without_steps(array):
@@ -63,6 +71,7 @@ def without_steps(array):
 def joined(y, case):
     if "outputs" not in case:
         return y
+    y = jax.tree_util.tree_leaves(y)
     assert len(y) == len(case["outputs"])
     return jnp.concatenate([each.reshape(each.shape[0], -1) for each in y], axis=-1)
 
@@ -96,7 +105,7 @@ def compute(case):
 
     def arguments(arrays):
         if states:  # beside a sequence
-            return [arrays[0], arrays[1:]]
+            return [arrays[0], nested(arrays[1:], case.get("nesting", [1] * (len(arrays) - 1)))]
         return arrays if separate else [arrays if len(arrays) > 1 else arrays[0]]
 
     layer(*arguments(inputs))

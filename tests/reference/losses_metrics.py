@@ -49,6 +49,16 @@ def unit_length(x):
     return np.round(x / np.linalg.norm(x, axis=-1, keepdims=True), 5)
 
 
+def exact(ids):
+    """Probabilities that are exactly 0 and 1, wrong in every third row."""
+    return one_hot((ids + (np.arange(SAMPLES) % 3 == 0)) % 3, 3)
+
+
+def tied(real, guess):
+    """Every second number is right."""
+    return np.where(np.arange(real.size).reshape(real.shape) % 2 == 0, real, guess)
+
+
 def ctc_labels():
     labels = 1 + splitmix.below(41, 4, (SAMPLES, 3)).astype(np.float64)
     labels[1, 2] = labels[4, 1] = labels[4, 2] = 0  # padding
@@ -68,6 +78,8 @@ INPUTS = {
     "step_ids": classes(17, 3, 2), "step_distribution": rows(unit(18, 2, 3)),
     "guessed_ids": classes(19, 4), "step_guessed_ids": classes(20, 3, 2),
     "embeddings": unit_length(signed(21, 4)), "labels": classes(22, 3),
+    "tied": tied(signed(1, 3, scale=2.0), signed(2, 3, scale=2.0)), "exact": exact(classes(14, 3)),
+    "exact_binary": classes(9, 2, 3) * (np.arange(SAMPLES) % 4 != 0)[:, None],
     "ctc_labels": ctc_labels(), "ctc_logits": signed(42, 6, 5, scale=2.0),
 }
 WEIGHTS = np.round(0.1 + splitmix.unit(30, (SAMPLES,)).astype(np.float64), 2)
@@ -112,6 +124,12 @@ LOSSES = [
     ("Circle", {}, "labels", "embeddings"),
     ("Circle", {"gamma": 8.0, "margin": 0.25, "remove_diagonal": False}, "labels", "embeddings"),
     ("CTC", {}, "ctc_labels", "ctc_logits"),
+    # On kinks, and at probabilities of exactly 0 and 1.
+    ("MeanAbsoluteError", {}, "real", "tied"), ("MeanAbsolutePercentageError", {}, "real", "tied"),
+    ("KLDivergence", {}, "target_distribution", "exact"),
+    ("BinaryCrossentropy", {}, "binary", "exact_binary"), ("BinaryFocalCrossentropy", {}, "binary", "exact_binary"),
+    ("CategoricalCrossentropy", {}, "one_hot", "exact"), ("CategoricalFocalCrossentropy", {}, "one_hot", "exact"),
+    ("SparseCategoricalCrossentropy", {}, "ids", "exact"),
 ]
 
 THRESHOLDS = {"thresholds": [0.7, 0.25, 0.4]}  # in no order

@@ -93,6 +93,27 @@ CONVNET = {
                    "dense/kernel": [None, "model"], "dense/bias": ["model"],
                    "dense_1/kernel": ["model", None]},
 }
+CHAR_LSTM = {
+    "model": "Embedding letters 65 -> 32, LSTM lstm_1 64 and lstm_2 64 with return_sequences, Dense next 65",
+    "input_shape": [32],
+    "loss": "sparse_categorical_crossentropy from logits",
+    "optimizer": "Adam, learning_rate 0.004, global_clipnorm 5",
+    "batch_size": 32,
+    "steps": 200,
+    "samples": 6400,
+    "data": {"x": "tinyshakespeare.txt: ranks of characters among those of the text, windows of 32 that begin 16 apart",
+             "y": "the same, one character later"},
+    "strategies": ["single"],
+    "snapshot_weights": ["float64"],
+    "initial_weights": {
+        "letters/embeddings": {"shape": [65, 32], "seed": 31, "scale": 0.0625},
+        **{f"lstm_{i}/lstm_cell/{name}": {"shape": shape, "seed": 30 + 10 * i + j, "scale": 0.125}
+           for i, inputs in ((1, 32), (2, 64))
+           for j, (name, shape) in enumerate((("kernel", [inputs, 256]), ("recurrent_kernel", [64, 256]), ("bias", [256])), 2)},
+        "next/kernel": {"shape": [64, 65], "seed": 61, "scale": 0.125},
+        "next/bias": {"shape": [65], "zeros": True},
+    },
+}
 SYNTHETIC = {
     "samples": 1280,
     "data": {"x": "(below(seed 201, 256)[(s % 10) * 784 + j] + 7 * below(seed 202, 256)[s * 784 + j])"
@@ -115,6 +136,7 @@ CASES = {
     "mirrored_mlp_mnist_scaled": MIRRORED | MNIST | SCALED,
     "guide_convnet": CONVNET | SYNTHETIC,
     "guide_convnet_mnist": CONVNET | MNIST | {"samples": 3200, "snapshot_weights": []},
+    "char_lstm_shakespeare": CHAR_LSTM,
 }
 
 
@@ -122,8 +144,20 @@ def dataset_folder():
     return pathlib.Path(os.environ.get("MESHTRAIN_DATA", ROOT.parent / "shared" / "datasets"))
 
 
+def text_windows(case, np):
+    """Windows of a text as ids, and the same one character later."""
+    text = (dataset_folder() / "tinyshakespeare.txt").read_text()
+    ranks = {letter: rank for rank, letter in enumerate(sorted(set(text)))}
+    length = CASES[case]["input_shape"][0]
+    ids = np.array([ranks[letter] for letter in text[:CASES[case]["samples"] * (length // 2) + length + 1]], np.int32)
+    windows = np.lib.stride_tricks.sliding_window_view(ids, length + 1)[::length // 2][:CASES[case]["samples"]]
+    return windows[:, :-1], windows[:, 1:]
+
+
 def make_data(case, np, splitmix):
     samples = CASES[case]["samples"]
+    if case == "char_lstm_shakespeare":
+        return text_windows(case, np)
     if case == "guide_mlp":
         return splitmix.signed(101, (samples, 28, 28, 1)), splitmix.unit(102, (samples, 10))
     scale = np.float32(CASES[case]["x_scale"])
@@ -143,7 +177,7 @@ def make_data(case, np, splitmix):
 
 def make_model(case, keras):
     layers = keras.layers
-    inputs = layers.Input(CASES[case]["input_shape"])
+    inputs = layers.Input(CASES[case]["input_shape"], dtype="int32" if "lstm" in case else None)
     if case == "guide_mlp":
         x = layers.Flatten()(inputs)
         x = layers.Dense(200, use_bias=False, activation="relu", name="d1")(x)
@@ -159,6 +193,13 @@ def make_model(case, keras):
         x = layers.Dense(256, activation="relu", name="dense")(x)
         outputs = layers.Dense(10, name="dense_1")(x)
         optimizer = keras.optimizers.Adam(1e-3)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    elif case == "char_lstm_shakespeare":
+        x = layers.Embedding(65, 32, name="letters")(inputs)
+        x = layers.LSTM(64, return_sequences=True, name="lstm_1")(x)
+        x = layers.LSTM(64, return_sequences=True, name="lstm_2")(x)
+        outputs = layers.Dense(65, name="next")(x)
+        optimizer = keras.optimizers.Adam(0.004, global_clipnorm=5.0)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     else:
         x = layers.Dense(256, activation="relu", name="dense")(inputs)
@@ -197,8 +238,9 @@ def run_one(case, dtype, strategy, output):
     set_strategy(case, strategy, keras)
     model = make_model(case, keras)
     spec = CASES[case]["initial_weights"]
-    assert sorted(v.path for v in model.variables) == sorted(spec), [v.path for v in model.variables]
-    for variable in model.variables:
+    variables = [v for v in model.variables if "seed_generator" not in v.path]
+    assert sorted(v.path for v in variables) == sorted(spec), [v.path for v in variables]
+    for variable in variables:
         want = spec[variable.path]
         shape = tuple(want["shape"])
         if "seed" in want:
@@ -211,7 +253,7 @@ def run_one(case, dtype, strategy, output):
         assert first.value.sharding.spec[-1] == "model", (first.path, first.value.sharding)
 
     x, y = make_data(case, np, splitmix)
-    x = x.astype(dtype)
+    x = x.astype(dtype) if x.dtype == np.float32 else x
     y = y.astype(dtype) if y.dtype == np.float32 else y
     batch = CASES[case]["batch_size"]
     losses = []
@@ -219,7 +261,7 @@ def run_one(case, dtype, strategy, output):
         begin = step * batch % len(x)
         model.reset_metrics()  # so that the reported mean is this batch's loss alone
         losses.append(float(model.train_on_batch(x[begin:begin + batch], y[begin:begin + batch])))
-    weights = {v.path: np.asarray(v.value) for v in model.variables}
+    weights = {v.path: np.asarray(v.value) for v in variables}
     assert all(w.dtype == dtype for w in weights.values())
     np.savez(output, losses=np.array(losses), **weights)
 
@@ -267,7 +309,7 @@ def spread(runs):
     the float64 run: what rounding alone does to these losses."""
     import numpy as np
     single = runs["float32"]["single"]["losses"]
-    others = [runs["float32"][s]["losses"] for s in STRATEGIES[1:]] + [runs["float64"]["single"]["losses"]]
+    others = [run["losses"] for name, run in runs["float32"].items() if name != "single"] + [runs["float64"]["single"]["losses"]]
     worst = np.maximum.accumulate(np.max([relative(o, single) for o in others], axis=0))
     return [float(f"{v:.2g}") for v in worst]
 
@@ -281,7 +323,7 @@ def record(case):
     runs = {dtype: {} for dtype in DTYPES}
     with tempfile.TemporaryDirectory() as folder:
         for dtype in DTYPES:
-            for strategy in STRATEGIES:
+            for strategy in CASES[case].get("strategies", STRATEGIES):
                 path = os.path.join(folder, f"{dtype}-{strategy}.npz")
                 start(case, dtype, strategy, path)
                 runs[dtype][strategy] = np.load(path)
@@ -290,7 +332,7 @@ def record(case):
         single = runs[dtype]["single"]
         golden[dtype] = {
             "keras_against_one_device":
-                {s: difference(runs[dtype][s], single) for s in STRATEGIES[1:]},
+                {s: difference(run, single) for s, run in runs[dtype].items() if s != "single"},
             "losses": [number(v, dtype) for v in single["losses"]],
         }
         if dtype in CASES[case]["snapshot_weights"]:

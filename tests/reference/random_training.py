@@ -3,8 +3,8 @@
 
   KERAS_BACKEND=jax python random_training.py [--meshtrain BINARY] [--cases 200] [--first 0]
 
-Each case draws an optimizer, a loss, clipping, averages of weights, accumulation, constraints, penalties, class weights
-and BatchNormalization. Keras saves the compiled model; `meshtrain import` makes a config of it, which is trained on a
+Each case draws an optimizer, a loss, clipping, averages of weights, accumulation, constraints, penalties, weights of
+classes or samples, and BatchNormalization. Keras saves the compiled model; `meshtrain import` makes a config of it, which is trained on a
 mesh of 2 x 2 with the same data. Losses of each epoch and the final weights must agree within 1e-6, relative to the
 largest weight. Prints a line for each case that does not, and the counts.
 """
@@ -57,7 +57,7 @@ def optimizer(random):
 
 
 def model_of(random):
-    """The model, and whether its targets are classes."""
+    """The model, and what its targets are."""
     r, c, l = keras.regularizers, keras.constraints, keras.layers
 
     def constraint():
@@ -70,8 +70,7 @@ def model_of(random):
         return keras.initializers.RandomUniform(low, 0.6, seed=int(random.integers(1000)))
 
     kernel_constraint = constraint()
-    # Weights that NonNeg makes 0 stand where |w| has a kink: JAX takes 1 as its derivative, meshtrain 0.
-    kernel_penalty = random.choice([None, r.L2(0.01)]) if kernel_constraint == "non_neg" else penalty()
+    kernel_penalty = penalty()
     layers = [keras.Input((FEATURES,)),
               l.Dense(5, activation=str(random.choice(["tanh", "sigmoid", "gelu", "softplus", "silu"])),
                       kernel_regularizer=kernel_penalty, kernel_constraint=kernel_constraint,
@@ -80,26 +79,29 @@ def model_of(random):
         layers.append(l.BatchNormalization())
     if random.random() < 0.2:
         layers.append(l.LayerNormalization())
-    is_classes = random.random() < 0.5
-    layers.append(l.Dense(CLASSES, activation="softmax" if is_classes else None, bias_constraint=constraint(),
+    kind = str(random.choice(["numbers", "ids", "one_hot"]))
+    layers.append(l.Dense(CLASSES, activation=None if kind == "numbers" else "softmax", bias_constraint=constraint(),
                           kernel_initializer=uniform(-0.5), activity_regularizer=penalty() if random.random() < 0.3 else None))
-    return keras.Sequential(layers), is_classes
+    return keras.Sequential(layers), kind
 
 
-def loss_of(random, is_classes):
+def loss_of(random, kind):
     l = keras.losses
-    reduction = str(random.choice(["sum_over_batch_size", "sum", "mean_with_sample_weight"]))
-    if is_classes:
-        return random.choice([l.SparseCategoricalCrossentropy(reduction=reduction)])
-    return random.choice([l.MeanSquaredError(reduction=reduction), l.Huber(reduction=reduction),
-                          l.LogCosh(reduction=reduction), l.MeanSquaredLogarithmicError(reduction=reduction)])
+    classes = {"numbers": [l.MeanSquaredError, l.MeanAbsoluteError, l.Huber, l.LogCosh, l.MeanSquaredLogarithmicError,
+                           l.CosineSimilarity],
+               "ids": [l.SparseCategoricalCrossentropy, l.Circle, l.CategoricalGeneralizedCrossEntropy],
+               "one_hot": [l.CategoricalCrossentropy, l.CategoricalFocalCrossentropy, l.KLDivergence,
+                           l.CategoricalHinge, l.Poisson, l.BinaryCrossentropy]}[kind]
+    chosen = classes[int(random.integers(len(classes)))]
+    return chosen(reduction=str(random.choice(["sum_over_batch_size", "sum", "mean_with_sample_weight"])))
 
 
-def data_of(random, is_classes):
+def data_of(random, kind):
     x = random.uniform(-1, 1, (SAMPLES, FEATURES))
-    if is_classes:
-        return x, random.integers(0, CLASSES, SAMPLES)
-    return x, random.uniform(0.1, 1, (SAMPLES, CLASSES))
+    if kind == "numbers":
+        return x, random.uniform(0.1, 1, (SAMPLES, CLASSES))
+    ids = random.integers(0, CLASSES, SAMPLES)
+    return x, ids if kind == "ids" else np.eye(CLASSES)[ids]
 
 
 def largest_difference(expected, found):
@@ -110,17 +112,20 @@ def largest_difference(expected, found):
 def run(binary, folder, number):
     random = np.random.default_rng(number)
     keras.utils.clear_session()
-    model, is_classes = model_of(random)
+    model, kind = model_of(random)
     used = optimizer(random)
-    model.compile(used, loss_of(random, is_classes))
-    x, y = data_of(random, is_classes)
+    model.compile(used, loss_of(random, kind))
+    x, y = data_of(random, kind)
     fit = {"batch_size": BATCH, "epochs": EPOCHS}
-    weight = None
-    if is_classes and random.random() < 0.4:
+    weight, weights = None, {}
+    if kind != "numbers" and random.random() < 0.3:
         weight = {0: 0.5, 1: 2.0, 2: 1.0}
+    elif random.random() < 0.3:
+        weights = {"sample_weight": random.uniform(0.2, 2, SAMPLES)}
     model.save(folder / "m.keras")
-    np.savez(folder / "train.npz", x=x, y=y.astype(np.int64) if is_classes else y)
-    history = model.fit(x, y, shuffle=False, verbose=0, class_weight=weight, **fit).history["loss"]
+    np.savez(folder / "train.npz", x=x, y=y.astype(np.int64) if kind == "ids" else y, **weights)
+    model.run_eagerly = True  # the same operations; compiling each model takes longer than training it
+    history = model.fit(x, y, shuffle=False, verbose=0, class_weight=weight, **weights, **fit).history["loss"]
 
     def meshtrain(*args):
         done = subprocess.run([binary, *map(str, args)], capture_output=True, text=True, check=False, cwd=folder)
@@ -141,7 +146,7 @@ def run(binary, folder, number):
     expected = {w.path.split("/", 1)[1]: np.asarray(w.value) for w in model.weights}
     return (largest_difference([np.array(history)], [np.array(losses)]),
             largest_difference(list(expected.values()), [found[path] for path in expected]),
-            f"{type(used).__name__} {used.get_config()} {model.loss.name} {weight}")
+            f"{type(used).__name__} {used.get_config()} {model.loss.get_config()} {weight} {list(weights)}")
 
 
 def main():

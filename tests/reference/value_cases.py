@@ -12,6 +12,8 @@ ELEMENTWISE_ACTIVATIONS = [
     ("tanh", {}), ("sigmoid", {}), ("exponential", {}), ("sparse_sigmoid", {}), ("hard_sigmoid", {}),
     ("hard_silu", {}), ("hard_tanh", {}), ("mish", {}), ("log_sigmoid", {}),
     ("threshold", {"threshold": 0.6, "default_value": 0.25}),
+    ("relu", {"max_value": 1.0}), ("relu", {"max_value": 3.0, "threshold": 0.5}),
+    ("relu", {"max_value": 0.5, "threshold": -1.0}),
 ]
 ROW_ACTIVATIONS = [("softmax", {}), ("softmax", {"axis": 0}), ("log_softmax", {}), ("sparsemax", {}),
                    ("glu", {}), ("glu", {"axis": -1})]

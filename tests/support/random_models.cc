@@ -56,6 +56,9 @@ const Entries kImageLayers = {
     "RandomShear: {x_factor: 0.3, y_factor: 0.2}",
     "RandomInvert: {value_range: [-2, 2]}",
     "RandomPosterization: {factor: 6, value_range: [-2, 2]}",
+    "Resizing: {height: 4, width: 6}|Conv2D: {filters: 4, kernel_size: 1}|ViTPatchingAndEmbedding: "
+    "{image_size: [4, 6], patch_size: [2, 3], hidden_dim: 4, num_channels: 4}|Reshape: "
+    "{target_shape: [1, 5, 4]}",
     "RandomSharpness: {factor: 1, value_range: [-2, 2]}",
     "RandomGaussianBlur: {kernel_size: [5, 3], value_range: [-2, 2]}",
     "RandomErasing: {value_range: [-2, 2]}",
@@ -130,6 +133,12 @@ const Entries kStepLayers = {
     "GRU: {units: 3, return_sequences: true, reset_after: false}",
     "Masking: {mask_value: 0.5}|Bidirectional: {layer: {LSTM: {units: 2, return_sequences: true}}}",
     "Bidirectional: {layer: {GRU: {units: 4, return_sequences: true}}, merge_mode: sum}",
+    "LSTM: {units: 3, return_sequences: true, dropout: 0.2, recurrent_dropout: 0.4}",
+    "GRU: {units: 4, return_sequences: true, reset_after: false, recurrent_dropout: 0.3}",
+    "Masking: {mask_value: 0.5}|RNN: {cell: [{LSTMCell: {units: 4, recurrent_dropout: 0.3}}, "
+    "{SimpleRNNCell: 3}], return_sequences: true}",
+    "Bidirectional: {layer: {RNN: {cell: {GRUCell: {units: 4, dropout: 0.3}}, return_sequences: "
+    "true}}}",
     "TimeDistributed: {layer: {Dense: {units: 4, activation: tanh}}}",
     "Dense: {units: 4}|LayerScale: {init_values: 0.5, projection_dim: 4}|StochasticDepth: 0.4",
     "ELU: {name: a@}|Dropout: {name: b@, rate: 0.2}|CustomScaleLayer: {scale: 0.3, inputs: [a@, "
@@ -139,6 +148,8 @@ const Entries kStepLayers = {
     "inputs: a@.state_c}|LSTM: {units: 4, return_sequences: true, inputs: [repeat_vector, "
     "a@.state_h, "
     "a@.state_c]}",
+    "Dense: {name: a@, units: 4}|Lambda: {name: b@, inputs: a@, function: \"=x[:, :3, 0] * "
+    "2\"}|MaskedLMHead: {vocabulary_size: 4, inputs: [a@, b@]}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
 const Entries kVolumeLayers = {

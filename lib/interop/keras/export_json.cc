@@ -9,6 +9,7 @@
 #include "interop/keras/weights.h"
 #include "nn/arguments.h"
 #include "nn/lambda.h"
+#include "nn/operations.h"
 
 namespace meshtrain {
 namespace {
@@ -25,13 +26,18 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
 }
 
 OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
-  const bool is_convnext = class_name == "LayerScale" || class_name == "StochasticDepth";
-  if (is_convnext || class_name == "CustomScaleLayer") {
-    OrderedJson out = serialized(is_convnext ? "keras.src.applications.convnext"
-                                             : "keras.src.applications.inception_resnet_v2",
-                                 class_name, std::move(config));
-    out["registered_name"] = class_name;
-    return out;
+  // Classes that Keras and Keras Hub have without giving them a public name.
+  static constexpr std::pair<const char*, const char*> kUnnamed[] = {
+      {"LayerScale", "keras.src.applications.convnext"},
+      {"StochasticDepth", "keras.src.applications.convnext"},
+      {"CustomScaleLayer", "keras.src.applications.inception_resnet_v2"},
+      {"ViTPatchingAndEmbedding", "keras_hub.src.models.vit.vit_layers"}};
+  for (const auto& [name, module] : kUnnamed) {
+    if (class_name == name) {
+      OrderedJson out = serialized(module, class_name, std::move(config));
+      out["registered_name"] = class_name;
+      return out;
+    }
   }
   if (!is_of_hub(class_name)) {
     return serialized("keras.layers", class_name, std::move(config));
@@ -307,8 +313,12 @@ class JsonWriter {
     OrderedJson args = OrderedJson::array(), keywords = OrderedJson::object();
     if (positional.empty()) {  // a recurrent layer
       args.push_back(tensor(entry.inputs[0]));
-      for (size_t i = 1; i < entry.inputs.size(); ++i) {
-        keywords["initial_state"].push_back(tensor(entry.inputs[i]));
+      for (const std::vector<int>& states : nested_states(model_, call)) {
+        OrderedJson tensors = OrderedJson::array();
+        for (const int state : states) {
+          tensors.push_back(tensor(state));
+        }
+        keywords["initial_state"].push_back(states.size() == 1 ? tensors[0] : tensors);
       }
       return {{"args", std::move(args)}, {"kwargs", std::move(keywords)}};
     }
@@ -388,12 +398,26 @@ class JsonWriter {
     if (object.has("rotary")) {
       refuse_export(owner_, "`rotary`");
     }
-    for (const char* inner : {"layer", "backward_layer"}) {  // of Bidirectional, TimeDistributed
+    add_dtype(config);
+    return serialized_layer(object.class_name, std::move(config));
+  }
+
+  // Layers within a layer compute in its dtype; cells of a stack have names.
+  static void add_dtype(OrderedJson& config) {
+    const auto add = [&](OrderedJson& inner) {
+      inner["config"].emplace("dtype", OrderedJson(config["dtype"]));
+      add_dtype(inner["config"]);
+    };
+    for (const char* inner : {"layer", "backward_layer", "cell"}) {
       if (config.contains(inner) && config[inner].is_object()) {
-        config[inner]["config"].emplace("dtype", OrderedJson(config["dtype"]));
+        add(config[inner]);
       }
     }
-    return serialized_layer(object.class_name, std::move(config));
+    if (config.contains("cells")) {
+      for (OrderedJson& cell : config["cells"]) {
+        add(cell);
+      }
+    }
   }
 
   OrderedJson json(const ConfigValue& value, const Spec& spec) {
@@ -455,7 +479,25 @@ class JsonWriter {
       }
       return serialized("keras.layers", layer, std::move(config));
     }
-    refuse_export(owner_, fmt::format("the activation `{}` with arguments", object.class_name));
+    refuse_activation(object);
+  }
+
+  // As an operation of a functional model it can be said: a Lambda is written as one.
+  [[noreturn]] void refuse_activation(const ConfigObject& object) const {
+    ConfigError error("E417", {},
+                      fmt::format("{}: the activation `{}` with arguments cannot be said in Keras",
+                                  owner_, object.class_name));
+    if (find_operation(object.class_name) != nullptr) {
+      std::vector<std::string> arguments = {"x"};
+      for (const auto& [spec, value] : keras_args(object, Category::kActivation, false)) {
+        const std::string text = value->is_bool() ? (value->boolean() ? "True" : "False")
+                                                  : format_shortest(value->number());
+        arguments.push_back(fmt::format("{}={}", spec->name, text));
+      }
+      error.help(fmt::format("a layer of its own can: `Lambda: ={}({})`", object.class_name,
+                             join(arguments, ", ")));
+    }
+    throw error;
   }
 
   // --- compile ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/cells.h"
 #include "config/tensor_expression.h"
 #include "interop/keras/weights.h"
 #include "nn/lambda.h"
@@ -49,6 +50,9 @@ const ClassSpec& class_of(const ConfigObject& object, Category category) {
   MESHTRAIN_CHECK(spec != nullptr, "{}", object.class_name);
   if (category == Category::kMetric && spec->name == "Perplexity") {
     refuse_export("metric `Perplexity`", "a metric of Keras Hub");
+  }
+  if (category == Category::kMetric && spec->name == "BitsPerByte") {
+    refuse_export("metric `BitsPerByte`", "a metric that Keras does not have");
   }
   return *spec;
 }
@@ -161,6 +165,12 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
   for (const Model::Call& call : model.calls()) {
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
+    if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
+      refuse_export(
+          fmt::format("layer `{}`", call.name),
+          "has boundaries from the training data; Keras keeps them in its arguments. Write "
+          "them as `bin_boundaries`");
+    }
     objects_.push_back(found->second);
   }
 }
@@ -180,7 +190,8 @@ bool takes_list(const Model& model, int call) {
 bool is_of_hub(std::string_view class_name) {
   static constexpr std::string_view kHub[] = {"TransformerEncoder",        "TransformerDecoder",
                                               "TokenAndPositionEmbedding", "PositionEmbedding",
-                                              "RotaryEmbedding",           "SinePositionEncoding"};
+                                              "RotaryEmbedding",           "SinePositionEncoding",
+                                              "ViTPatchingAndEmbedding",   "MaskedLMHead"};
   return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
 }
 
@@ -188,21 +199,40 @@ std::vector<std::string> positional_roles(std::string_view class_name) {
   if (class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention") {
     return {"query", "value"};
   }
+  if (class_name == "MaskedLMHead") {
+    return {"inputs", "mask_positions"};
+  }
   return class_name == "TransformerEncoder" ? std::vector<std::string>{"inputs"}
          : class_name == "TransformerDecoder"
              ? std::vector<std::string>{"decoder_sequence", "encoder_sequence"}
              : std::vector<std::string>();
 }
 
-bool is_recurrent(std::string_view name) {
-  return name == "SimpleRNN" || name == "LSTM" || name == "GRU" || name == "Bidirectional";
+std::vector<std::vector<int>> nested_states(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  const ConfigObject& layer = *model.layers()[entry.layer]->config();
+  const bool is_stack =
+      layer.class_name == "RNN" && layer.arg("cell").object().class_name == "StackedRNNCells";
+  std::vector<std::vector<int>> out;
+  size_t next = 1;
+  for (const NamedCell& cell :
+       is_stack ? cells_of_stack(layer.arg("cell").object()) : std::vector<NamedCell>()) {
+    out.emplace_back();
+    for (size_t i = 0; i < (cell.object->class_name == "LSTMCell" ? 2 : 1); ++i) {
+      out.back().push_back(entry.inputs[next++]);
+    }
+  }
+  for (; next < entry.inputs.size(); ++next) {
+    out.push_back({entry.inputs[next]});
+  }
+  return out;
 }
 
 bool has_keywords(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];
   const std::string& name = model.layers()[entry.layer]->class_name;
   return !positional_roles(name).empty() || !entry.use.roles.empty() ||
-         (is_recurrent(name) && entry.inputs.size() > 1) || name == "Attention" ||
+         (is_recurrent_class(name) && entry.inputs.size() > 1) || name == "Attention" ||
          name == "AdditiveAttention";
 }
 

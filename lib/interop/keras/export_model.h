@@ -73,7 +73,9 @@ bool is_of_hub(std::string_view class_name);
 std::vector<std::string> positional_roles(std::string_view class_name);
 // Whether the call has tensors or arguments that Keras takes by name.
 // Whether its further inputs are initial states.
-bool is_recurrent(std::string_view class_name);
+// The initial states that a recurrent layer is called with. Keras wants the two of an LSTMCell in a
+// stack as a list of their own.
+std::vector<std::vector<int>> nested_states(const Model& model, int call);
 bool has_keywords(const Model& model, int call);
 
 }  // namespace meshtrain

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/cells.h"
 #include "interop/keras/export_model.h"
 #include "interop/keras/python_values.h"
 #include "interop/keras/weights.h"
@@ -184,10 +185,14 @@ class ScriptWriter {
   std::string arguments(size_t call, const std::vector<std::string>& variables) const {
     std::vector<std::string> out;
     const std::string& class_name = model_.layers()[model_.calls()[call].layer]->class_name;
-    if (is_recurrent(class_name) && model_.calls()[call].inputs.size() > 1) {
+    if (is_recurrent_class(class_name) && model_.calls()[call].inputs.size() > 1) {
       std::vector<std::string> states;
-      for (size_t i = 1; i < model_.calls()[call].inputs.size(); ++i) {
-        states.push_back(variables[model_.calls()[call].inputs[i]]);
+      for (const std::vector<int>& each : nested_states(model_, static_cast<int>(call))) {
+        std::vector<std::string> names;
+        for (const int state : each) {
+          names.push_back(variables[state]);
+        }
+        states.push_back(names.size() == 1 ? names[0] : "[" + join(names, ", ") + "]");
       }
       return fmt::format("{}, initial_state=[{}]", variables[model_.calls()[call].inputs[0]],
                          join(states, ", "));

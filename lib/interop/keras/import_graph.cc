@@ -154,28 +154,43 @@ class GraphReader {
 
   // As further_outputs() of the layer that is going to be.
   static std::vector<std::string> further_outputs_of(const KerasLayer& layer) {
-    const auto recurrent = [](const Json& json, const std::string& class_name) {
-      ConfigObject object;
-      object.class_name = class_name;
-      object.args["return_state"].data = json.value("return_state", Json()) == true;
-      return object;
-    };
-    if (layer.class_name != "Bidirectional") {
-      return further_outputs(recurrent(layer.config, layer.class_name));
-    }
-    ConfigObject both;
-    both.class_name = layer.class_name;
-    if (!layer.config.value("merge_mode", Json("concat")).is_null()) {
-      both.args["merge_mode"].data = std::string("concat");
+    return further_outputs(partial_object(layer.class_name, layer.config, 0));
+  }
+
+  // Of a layer, or of one within it, what further_outputs() looks at.
+  static ConfigObject partial_object(const std::string& class_name, const Json& config, int depth) {
+    ConfigObject out;
+    out.class_name = class_name;
+    out.args["return_state"].data = config.value("return_state", Json()) == true;
+    if (config.value("merge_mode", Json("concat")).is_null()) {
+      out.args["merge_mode"].data = std::monostate{};
     } else {
-      both.args["merge_mode"].data = std::monostate{};
+      out.args["merge_mode"].data = std::string("concat");
     }
-    const Json inner = layer.config.value("layer", Json::object());
-    if (inner.is_object() && inner.contains("config") && inner.at("config").is_object()) {
-      both.args["layer"].data = std::make_shared<ConfigObject>(
-          recurrent(inner.at("config"), inner.value("class_name", std::string())));
+    const auto within = [&](const Json& layer) {
+      ConfigValue value;
+      const auto name = layer.is_object() ? layer.find("class_name") : layer.end();
+      if (depth < 4 && name != layer.end() && name->is_string() && layer.contains("config") &&
+          layer.at("config").is_object()) {
+        value.data = std::make_shared<ConfigObject>(
+            partial_object(name->get<std::string>(), layer.at("config"), depth + 1));
+      }
+      return value;
+    };
+    for (const char* name : {"layer", "cell"}) {
+      if (const Json* layer = find_member(config, name)) {
+        out.args[name] = within(*layer);
+      }
     }
-    return further_outputs(both);
+    ConfigValue::List cells;
+    if (const Json* list = find_member(config, "cells"); list != nullptr && list->is_array()) {
+      for (const Json& cell : *list) {
+        cells.push_back(within(cell));
+      }
+      std::erase_if(cells, [](const ConfigValue& cell) { return cell.is_null(); });
+    }
+    out.args["cells"].data = std::move(cells);
+    return out;
   }
 
   int add_call(int layer, std::vector<int> inputs) {

@@ -46,12 +46,22 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
   } else if (ends_with(name, ".json")) {
     source.json = read_json(model);
   } else {
+    for (const char* end : {".bin", ".pt", ".pth", ".pkl", ".ckpt"}) {
+      if (ends_with(name, end)) {
+        throw ConfigError("E415", {},
+                          fmt::format("`{}`: pickled files can run code and are never read", model))
+            .help(
+                "write it as safetensors where it was made, model.save_pretrained(DIR), and import "
+                "that folder");
+      }
+    }
     const bool is_h5 = ends_with(name, ".h5") || ends_with(name, ".hdf5");
     throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
         .help(is_h5
                   ? "weights alone do not say how the model is built; import model.to_json() with "
                     "--weights, or save the model as .keras"
-                  : "give a model.keras, or a model.json that model.to_json() wrote");
+                  : "give a model.keras, a model.json that model.to_json() wrote, or the folder of "
+                    "a Hugging Face model");
   }
   const std::string weights =
       !given_weights.empty() || source.weights ? given_weights : weights_of_json(model);

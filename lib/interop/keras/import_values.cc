@@ -262,6 +262,10 @@ class TreeMaker {
                             spec.category == Category::kLoss || arg == nullptr)) {
         continue;  // what it is called anyway; names of losses are shown nowhere
       }
+      if (key == "num_bins" && config.contains("bin_boundaries") &&
+          !config.at("bin_boundaries").is_null()) {
+        continue;  // of a Discretization that was adapted
+      }
       if (key == "trainable" || key == "dtype") {
         if (arg != nullptr && policy_name(entry) == "float64") {
           args.children.push_back(scalar("float64"));

@@ -7,9 +7,11 @@
 
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "config/cells.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/import.h"
 #include "nn/lambda.h"
+#include "nn/recurrent.h"
 #include "tensor/weights.h"
 
 namespace meshtrain {
@@ -170,6 +172,9 @@ std::string attribute_of(std::string_view class_name, size_t depth, const std::s
            (ends_with(name, "self_attention") || ends_with(name, "cross_attention") ? "_layer"
                                                                                     : "");
   }
+  if (class_name == "MaskedLMHead") {
+    return "_" + name;
+  }
   if ((is_block || class_name == "MultiHeadAttention") && projection != kAttention.end()) {
     return projection->second;
   }
@@ -187,10 +192,26 @@ struct WeightGroup {
   std::vector<const Weight*> weights;
 };
 
+// The name under which Keras keeps cell `name` of a stack: its class', counted on.
+std::string name_in_list(const ConfigObject& stack, const std::string& name) {
+  std::map<std::string, int> used;
+  for (const NamedCell& cell : cells_of_stack(stack)) {
+    const std::string base = to_snake_case(cell.object->class_name);
+    const int count = used[base]++;
+    if (cell.name == name) {
+      return count == 0 ? base : fmt::format("{}_{}", base, count);
+    }
+  }
+  return name;
+}
+
 // `group`: of the layer. Its own weights come first, if it has none too.
 std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& group) {
   std::vector<WeightGroup> out = {{group, layer.name, {}}};
   for (const Weight& weight : layer.weights) {
+    if (is_rnn_state(weight.path)) {
+      continue;  // Keras keeps it in no file
+    }
     std::vector<std::string> parts =
         split(std::string_view(weight.path).substr(layer.name.size() + 1), '/');
     parts.pop_back();
@@ -199,6 +220,16 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
     size_t begin = 0;  // where the names of a wrapped layer begin
     for (size_t i = 0; i < parts.size(); ++i) {
       name = parts[i];
+      if (class_name == "RNN") {
+        place += "/cell";
+        config = &config->arg("cell").object();
+        class_name = config->class_name;
+        continue;
+      }
+      if (class_name == "StackedRNNCells") {
+        place += "/cells/" + name_in_list(*config, name);
+        continue;
+      }
       if (class_name != "Bidirectional" && class_name != "TimeDistributed") {
         place += "/" + attribute_of(class_name, i - begin, name);
         continue;
@@ -220,6 +251,34 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
     found->weights.push_back(&weight);
   }
   return out;
+}
+
+// The weight that a dataset of Keras 2 holds, or null. Its files, those of keras.applications too,
+// name them "LAYER/LAYER/kernel:0", the oldest "LAYER/LAYER_W_1:0".
+const Weight* weight_of_keras2(const std::string& dataset,
+                               const std::map<std::string, const Layer*>& layers) {
+  if (!ends_with(dataset, ":0")) {
+    return nullptr;
+  }
+  const auto layer = layers.find(dataset.substr(0, dataset.find('/')));
+  if (layer == layers.end()) {
+    return nullptr;
+  }
+  std::string name = dataset.substr(dataset.rfind('/') + 1);
+  name.resize(name.size() - 2);
+  static constexpr std::pair<std::string_view, std::string_view> kOldest[] = {{"_W_1", "kernel"},
+                                                                              {"_b_1", "bias"}};
+  for (const auto& [end, now] : kOldest) {
+    name = ends_with(name, end) ? std::string(now) : name;
+  }
+  const bool is_depthwise = name == "depthwise_kernel";
+  for (const Weight& weight : layer->second->weights) {
+    const std::string own = weight.path.substr(weight.path.rfind('/') + 1);
+    if (own == name || (is_depthwise && layer->second->weights.size() <= 2 && own == "kernel")) {
+      return &weight;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -297,7 +356,9 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
         dataset.name.find("seed_generator/") != std::string::npos) {
       continue;
     }
-    if (const auto entry = vars_entry(dataset.name)) {
+    if (const Weight* weight = weight_of_keras2(dataset.name, layers)) {
+      dataset.name = weight->path;
+    } else if (const auto entry = vars_entry(dataset.name)) {
       const auto weights = by_group.find(entry->first);
       if (weights != by_group.end() && entry->second < weights->second.size()) {
         dataset.name = weights->second[entry->second]->path;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "interop/onnx/onnx_ops.h"
+#include "nn/recurrent.h"
 #include "passes/simplify.h"
 
 namespace meshtrain {
@@ -42,10 +43,23 @@ void check_size(const std::vector<NamedTensor>& weights) {
   }
 }
 
+void check_states(const Model& model) {
+  for (const Weight* weight : model.weights()) {
+    if (is_rnn_state(weight->path)) {
+      throw ConfigError(
+          "E417", {},
+          fmt::format("layer `{}`: states that outlast a batch cannot be said in ONNX",
+                      layer_of(weight->path)))
+          .help("leave `stateful` out of the config that is exported");
+    }
+  }
+}
+
 }  // namespace
 
 std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weights) {
   check_size(weights);
+  check_states(setup.model());
   const Graph graph = simplify(setup.global_graph(StepKind::kPredict, kBatch));
   const Graph other = simplify(setup.global_graph(StepKind::kPredict, kOtherBatch));
   check_consistent(graph, other);

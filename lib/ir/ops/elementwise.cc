@@ -19,7 +19,7 @@
 //   - round takes halves to the even neighbour. softplus is log(1 + exp(x)) without overflow:
 //     max(x, 0) + log1p(exp(-|x|)). sigmoid does not overflow either.
 //   - Gradients: max and min share it half and half where operands are equal, as JAX does; relu has
-//     0 at 0; abs has sign(x); clamp has 1 inside and at the ends; floor, round, sign have none.
+//     0 at 0; abs has 1 at 0 and clamp a half at its ends, as in JAX; floor, round, sign have none.
 #include <numbers>
 
 #include "ir/ops/helpers.h"
@@ -122,7 +122,9 @@ const UnaryOp kUnaryOps[] = {
     {"square", Takes::kNumber,
      [](Builder& b, ValueId x, ValueId, ValueId g) { return b.mul(g, b.mul(x, 2.0)); }},
     {"abs", Takes::kNumber,
-     [](Builder& b, ValueId x, ValueId, ValueId g) { return b.mul(g, b.unary("sign", x)); }},
+     [](Builder& b, ValueId x, ValueId, ValueId g) {
+       return b.select(b.binary("ge", x, zero_like(b, x)), g, b.neg(g));
+     }},
     {"sign", Takes::kNumber, nullptr},
     {"erf", Takes::kFloat,
      [](Builder& b, ValueId x, ValueId, ValueId g) {
@@ -281,10 +283,13 @@ OpDef make_clamp() {
   };
   op.vjp = [](Builder& b, const Node& node, std::span<const ValueId> g) {
     const ValueId x = node.inputs[0];
-    const ValueId above = b.binary("ge", x, b.constant(node.attr_double("low"), b.dtype(x)));
-    const ValueId below = b.binary("le", x, b.constant(node.attr_double("high"), b.dtype(x)));
-    return std::vector<ValueId>{
-        b.select(b.binary("logical_and", above, below), g[0], zero_like(b, g[0]))};
+    const ValueId low = b.constant(node.attr_double("low"), b.dtype(x));
+    const ValueId high = b.constant(node.attr_double("high"), b.dtype(x));
+    const auto both = [&](const char* above, const char* below) {
+      return b.binary("logical_and", b.binary(above, x, low), b.binary(below, x, high));
+    };
+    const ValueId at_ends = b.select(both("ge", "le"), b.mul(g[0], 0.5), zero_like(b, g[0]));
+    return std::vector<ValueId>{b.select(both("gt", "lt"), g[0], at_ends)};
   };
   return op;
 }

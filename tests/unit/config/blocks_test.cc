@@ -248,6 +248,46 @@ TEST_CASE("Repeat: within each other a counter of its own name leaves the outer 
             .find("r1/fc") != std::string::npos);
 }
 
+TEST_CASE("Repeat: the counter begins with start, and may be letters in names") {
+  const Config config = load_model(
+      "",
+      "    - Repeat: {times: 2, start: 3, layers: [{Dense: {name: \"d{i}{i:a}\", units: =i}}]}\n"
+      "    - Repeat: {times: 28, as: n, block: ReLU, name: \"r_{n:a}\"}\n");
+  CHECK(config.model.layers[1].name.value == "d3d");
+  CHECK(config.model.layers[2].name.value == "d4e");
+  CHECK(config.model.layers[2].object.integer("units") == 4);
+  CHECK(config.model.layers[3].name.value == "r_a");
+  CHECK(config.model.layers[28].name.value == "r_z");
+  CHECK(config.model.layers.back().name.value == "r_ab");
+  CHECK_THROWS_AS(
+      load_model("", "    - Repeat: {times: 2, layers: [{ReLU: {name: \"r{j:a}\"}}]}\n"),
+      ConfigError);
+}
+
+TEST_CASE("frozen: layers whose whole name matches do not train") {
+  const auto trains = [](const char* frozen) {
+    const Config config =
+        load_model("",
+                   "    - Dense: {name: conv1, units: 4}\n    - Dense: {name: conv10, units: 4}\n"
+                   "    - Dense: {name: head, units: 4}\n",
+                   {std::string("model.frozen=") + frozen});
+    std::string out;
+    for (const LayerConfig& layer : config.model.layers) {
+      const auto trainable = layer.object.args.find("trainable");
+      if (trainable != layer.object.args.end()) {
+        out += trainable->second.boolean() ? '1' : '0';
+      }
+    }
+    return out;
+  };
+  CHECK(trains("null") == "111");
+  CHECK(trains("conv1") == "011");
+  CHECK(trains("[conv.*]") == "001");
+  CHECK(trains("[conv1, head]") == "010");
+  CHECK_THROWS_AS(trains("[conv]"), ConfigError);
+  CHECK_THROWS_AS(trains("[\"conv(\"]"), ConfigError);
+}
+
 TEST_CASE("Repeat: what a repetition does not replace all of them take") {
   CHECK(graph_of("blocks:\n"
                  "  Decoder:\n"

@@ -48,6 +48,11 @@ CollectiveCounts counts_of(const RecurrentCase& c) {
 }
 
 const char* const kLstmLayer = "LSTM: {name: r, units: 4}";
+const char* const kMasked = "Masking: {}\n    - Bidirectional: {name: r, layer: {GRU: {units: 4}}}";
+const char* const kSimpleLayer = "SimpleRNN: {name: r, units: 4}";
+const char* const kGruLayer = "GRU: {name: r, units: 4}";
+const char* const kDropped = "LSTM: {name: r, units: 4, recurrent_dropout: 0.5}";
+const char* const kStack = "RNN: {name: r, cell: [{LSTMCell: 4}, {LSTMCell: 4}]}";
 const char* const kTwoDirections = "Bidirectional: {name: r, layer: {GRU: {units: 4}}}";
 
 }  // namespace
@@ -67,6 +72,19 @@ TEST_CASE("a recurrent layer on a mesh: collectives by what is split") {
   CollectiveCounts both = batch;
   both.insert(units.begin(), units.end());
   CHECK(counts_of({kLstmLayer, "[2, 2]", by_units}) == both);
+  CHECK(counts_of({kSimpleLayer, "[2, 1]"}) == batch);
+  CHECK(counts_of({kSimpleLayer, "[1, 2]", by_units}) == units);
+  CHECK(counts_of({kSimpleLayer, "[2, 2]", by_units}) == both);
+  CHECK(counts_of({kGruLayer, "[2, 1]"}) == batch);
+  CHECK(counts_of({kGruLayer, "[1, 2]", by_units}) ==
+        CollectiveCounts{{"backward all_gather model", 2}, {"forward all_gather model", 3}});
+  // Each cell of a stack for itself.
+  CHECK(counts_of({kStack, "[2, 1]"}) ==
+        CollectiveCounts{{"backward all_reduce data", 8}, {"forward all_reduce data", 1}});
+  CHECK(counts_of({kStack, "[1, 2]", by_units}) ==
+        CollectiveCounts{{"backward all_gather model", 2}, {"forward all_gather model", 4}});
+  // Masks of dropped states are drawn where their rows are: no collective.
+  CHECK(counts_of({kDropped, "[2, 2]", by_units}) == both);
   // Each direction for itself. A GRU has a second bias, which its steps need and whose row of the
   // gradient is gathered, too.
   CHECK(counts_of({kTwoDirections, "[2, 2]", by_units}) ==
@@ -74,11 +92,14 @@ TEST_CASE("a recurrent layer on a mesh: collectives by what is split") {
                          {"backward all_reduce data", 10},
                          {"forward all_gather model", 6},
                          {"forward all_reduce data", 1}});
+  // A mask of steps is where its rows are.
+  CHECK(counts_of({kMasked, "[2, 2]", by_units}) ==
+        counts_of({kTwoDirections, "[2, 2]", by_units}));
 }
 
 TEST_CASE("ten thousand steps are the program of ten") {
-  for (const char* layer :
-       {kLstmLayer, kTwoDirections, "SimpleRNN: {name: r, units: 4, return_sequences: true}"}) {
+  for (const char* layer : {kLstmLayer, kStack, kTwoDirections,
+                            "SimpleRNN: {name: r, units: 4, return_sequences: true}"}) {
     CAPTURE(layer);
     const Compiled few = recurrent_step(10, {layer}), many = recurrent_step(10000, {layer});
     CHECK(few.graph.nodes.size() == many.graph.nodes.size());

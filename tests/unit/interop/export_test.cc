@@ -1,6 +1,8 @@
 // Configs as Keras' JSON and as Keras scripts.
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "base/json.h"
 #include "interop/keras/export_json.h"
 #include "interop/keras/export_python.h"
@@ -183,6 +185,7 @@ model:
   CHECK(error.code == "E417");
   CHECK(error.exit_code == 6);
   CHECK(error.says("layer `d`: the activation `gelu` with arguments"));
+  CHECK(error.says("a layer of its own can: `Lambda: =gelu(x, approximate=True)`"));
 }
 
 }  // namespace

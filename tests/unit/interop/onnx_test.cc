@@ -135,4 +135,17 @@ TEST_CASE("ONNX: what depends on the number of samples is refused with its layer
   says("=ravel(x)[:5] * x[:, 0, :1]", "layer `own`: a part of the batch cannot be said in ONNX");
 }
 
+TEST_CASE("ONNX: states that outlast a batch are refused") {
+  try {
+    exported(
+        "model:\n  layers:\n    - Input: {shape: [3, 4], batch_size: 2}\n    - LSTM: {name: kept, "
+        "units: 2, stateful: true}\ncompile: {loss: mse}\n");
+    FAIL("it was exported");
+  } catch (const ConfigError& error) {
+    CHECK(std::string(error.what())
+              .find("layer `kept`: states that outlast a batch cannot be "
+                    "said in ONNX") != std::string::npos);
+  }
+}
+
 }  // namespace meshtrain

@@ -102,6 +102,8 @@ TEST_CASE("gradients take JAX's side at the corners") {
   check_near(gradient("leaky_relu", zero), {.2, 1, 1});
   check_near(gradient("elu", zero), {std::exp(-1.0), 1, 1});
   check_near(gradient("relu6", floats({3}, {0, 5, 6})), {0, 1, 0});
+  check_near(gradient("sparse_sigmoid", floats({3}, {-1, 0, 1})), {.25, .5, .25});
+  check_near(gradient("hard_tanh", floats({3}, {-1, 0, 1})), {1, 1, 1});
 }
 
 TEST_CASE("gradients are finite far from zero") {

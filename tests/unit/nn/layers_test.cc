@@ -75,6 +75,20 @@ TEST_CASE("Reshape works out one size") {
         "sample");
 }
 
+TEST_CASE("the first of equal maxima in an adaptive window has the gradient, as in Keras") {
+  const auto gradient = [](Arg size, const std::vector<double>& values) {
+    const auto built = build("AdaptiveMaxPooling2D", {{4, 4, 1}}, {{"output_size", size}});
+    const HostTensor x = floats({1, 4, 4, 1}, values);
+    return run_one({&x}, [&](Builder& b, const std::vector<ValueId>& in) {
+      const std::vector<ValueId> y = built->model.apply(b, in, {}, true, kNone, 7, nullptr);
+      return gradients(b, b.reduce_sum_all(y[0]), in)[0];
+    });
+  };
+  const std::vector<double> ones(16, 1);
+  check_near(gradient(2, ones), {1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0});
+  check_near(gradient(3, ones), {1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0, 0});
+}
+
 TEST_CASE("Permute counts from 1") {
   const auto built = build("Permute", {{2, 3}}, {{"dims", {2, 1}}});
   CHECK(output_shape(*built) == Shape{kBatch, 3, 2});

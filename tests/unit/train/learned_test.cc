@@ -24,6 +24,8 @@ LearnedData example() {
                          "Stra\xc3\x9f"
                          "e"};
   learned.csv.means = {{"a", 0.1}, {"b", -3e300}};
+  learned.csv.tables = {{"review", {{"cat", "caf\xe9"}, {0.1, 2.5}, {}, 40}},
+                        {"age", {{}, {}, {-1.5, 0.1, 1e30}, 0}}};
   learned.characters = {U'\n', U'a', U'\u00e9', U'\u20ac', U'\U0001F600', U'\0'};
   learned.class_names = {"cat", "\xff"};
   return learned;
@@ -52,6 +54,7 @@ TEST_CASE("learned data: what is written is read again, in any bytes") {
   CHECK(read->csv.categories == learned.csv.categories);
   CHECK(read->csv.numbers == learned.csv.numbers);
   CHECK(read->csv.means == learned.csv.means);
+  CHECK(read->csv.tables == learned.csv.tables);
   CHECK(read->characters == learned.characters);
   CHECK(read->class_names == learned.class_names);
   CHECK(learned_text(*read) == learned_text(learned));

@@ -1,0 +1,24 @@
+// A model in the form of Hugging Face's transformers: config.json and model.safetensors, or shards.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/setup.h"
+#include "tensor/host_tensor.h"
+
+namespace meshtrain {
+
+// Above this size of its tensors a file is split into shards; transformers' own value.
+inline constexpr int64_t kHuggingFaceShardBytes = 5'000'000'000;
+
+// Writes the files into `folder` and returns their names. `weights` are all of the model's, by
+// path; each tensor keeps its dtype. A model is exported when the config that an import of the
+// written files gives has the same graph. Throws ConfigError E417 (exit 6) for any other model,
+// FileError (exit 74).
+std::vector<std::string> export_huggingface(const Setup& setup,
+                                            const std::vector<NamedTensor>& weights,
+                                            const std::string& folder,
+                                            int64_t shard_bytes = kHuggingFaceShardBytes);
+
+}  // namespace meshtrain

@@ -1,0 +1,60 @@
+// What a directory of Hugging Face's transformers holds: the family of the model, and what its
+// config.json says about it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace meshtrain {
+
+enum class HuggingFaceFamily { kGpt2, kLlama, kBert, kVit };
+
+// Rotary positions: kLinear stretches them, kLlama3 is Llama 3.1's.
+struct RopeSettings {
+  enum class Type { kDefault, kLinear, kLlama3 };
+  Type type = Type::kDefault;
+  double theta = 10000, factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  int64_t original_positions = 0;  // kLlama3: steps of the training
+};
+
+struct HuggingFaceModel {
+  HuggingFaceFamily family = HuggingFaceFamily::kGpt2;
+  std::string architecture;  // "GPT2LMHeadModel"
+  // Whether it ends with logits: of tokens (GPT-2, Llama) or classes (BERT, ViT).
+  bool has_head = false;
+  bool drops_head = false;  // it ended with another one, which is not taken over
+  int64_t depth = 0, width = 0, heads = 0, key_heads = 0, head_size = 0, inner = 0;
+  int64_t tokens = 0, positions = 0, segments = 0;  // rows of the tables
+  int64_t height = 0, image_width = 0, patch = 0, channels = 0;
+  int64_t classes = 0;
+  bool is_tied = false;          // the head is the table of tokens
+  bool attention_bias = true;    // of the four projections
+  bool feedforward_bias = true;  // of its products
+  bool has_pooler = false;       // BERT and ViT; a fact of the weights, not of config.json
+  double epsilon = 1e-5;
+  // Dropout of the table's rows, of what each half of a block adds, and of attention weights.
+  double embedding_dropout = 0, dropout = 0, attention_dropout = 0, head_dropout = 0;
+  std::string activation;  // as config.json names it
+  RopeSettings rope;
+};
+
+// The architectures that are read, for messages.
+std::string known_architectures();
+
+// `json` is the text of a config.json and `path` its place. Adds what is not taken over to
+// `dropped`. Throws ConfigError E405 for a text that is no JSON object, E416 with every field that
+// is missing, malformed or not supported, and for other architectures (exit 6).
+HuggingFaceModel read_huggingface_config(const std::string& json, const std::string& path,
+                                         std::vector<std::string>& dropped);
+
+// The config.json of a model whose weights have this dtype.
+std::string huggingface_config(const HuggingFaceModel& model, DType dtype);
+
+// The activation named `name` in config.json as a config writes it; empty where there is none here.
+std::string activation_text(const std::string& name);
+const std::vector<std::pair<std::string, std::string>>& activation_names();
+
+}  // namespace meshtrain

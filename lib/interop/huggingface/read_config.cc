@@ -1,0 +1,387 @@
+// config.json of transformers' GPT2Config, LlamaConfig, BertConfig and ViTConfig. A field that is
+// not written has the default of its class, because transformers leaves defaults out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "interop/huggingface/model.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Architecture {
+  const char* name;
+  HuggingFaceFamily family;
+  bool has_head;
+  const char* dropped_head;  // what of it is not taken over; null: nothing
+};
+
+constexpr const char* kHeadDropped = "the head (`cls`)";
+
+const std::vector<Architecture>& architectures() {
+  using F = HuggingFaceFamily;
+  static const std::vector<Architecture> kAll = {
+      {"GPT2LMHeadModel", F::kGpt2, true, nullptr},
+      {"GPT2Model", F::kGpt2, false, nullptr},
+      {"LlamaForCausalLM", F::kLlama, true, nullptr},
+      {"LlamaModel", F::kLlama, false, nullptr},
+      {"BertForSequenceClassification", F::kBert, true, nullptr},
+      {"BertModel", F::kBert, false, nullptr},
+      {"BertForMaskedLM", F::kBert, false, kHeadDropped},
+      {"BertForPreTraining", F::kBert, false, kHeadDropped},
+      {"ViTForImageClassification", F::kVit, true, nullptr},
+      {"ViTModel", F::kVit, false, nullptr},
+  };
+  return kAll;
+}
+
+// Fields of an object; what is wrong with them is collected.
+class Fields {
+ public:
+  Fields(const Json& json, std::string prefix, std::vector<std::string>& problems)
+      : json_(json), prefix_(std::move(prefix)), problems_(problems) {}
+
+  const Json* find(const char* key) const {
+    const auto found = json_.find(key);
+    return found == json_.end() || found->is_null() ? nullptr : &*found;
+  }
+  int64_t size(const char* key, int64_t otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) {
+      return otherwise;
+    }
+    constexpr int64_t kMost = int64_t{1} << 31;
+    if (!value->is_number_integer() || value->get<int64_t>() < 1 || value->get<int64_t>() > kMost) {
+      wrong(key, *value, "a whole number of at least 1");
+      return otherwise;
+    }
+    return value->get<int64_t>();
+  }
+  double number(const char* key, double otherwise, double least = 0) {
+    const Json* value = find(key);
+    if (value == nullptr) {
+      return otherwise;
+    }
+    if (!value->is_number() || !(value->get<double>() >= least)) {
+      wrong(key, *value, fmt::format("a number of at least {}", least));
+      return otherwise;
+    }
+    return value->get<double>();
+  }
+  double rate(const char* key, double otherwise) {
+    const double rate = number(key, otherwise);
+    if (rate >= 1) {
+      wrong(key, json_.at(key), "a rate below 1");
+    }
+    return rate;
+  }
+  bool flag(const char* key, bool otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) {
+      return otherwise;
+    }
+    if (!value->is_boolean()) {
+      wrong(key, *value, "true or false");
+      return otherwise;
+    }
+    return value->get<bool>();
+  }
+  std::string word(const char* key, const char* otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) {
+      return otherwise;
+    }
+    if (!value->is_string()) {
+      wrong(key, *value, "a text");
+      return otherwise;
+    }
+    return value->get<std::string>();
+  }
+  std::string activation(const char* key, const char* otherwise) {
+    const std::string name = word(key, otherwise);
+    if (activation_text(name).empty()) {
+      std::vector<std::string> known;
+      for (const auto& [theirs, ours] : activation_names()) {
+        known.push_back(theirs);
+      }
+      wrong(key, Json(name), fmt::format("one of {}", join(known, ", ")));
+      return otherwise;
+    }
+    return name;
+  }
+  // Only `allowed` is supported.
+  void only(const char* key, const Json& allowed) {
+    const Json* value = find(key);
+    if (value != nullptr && *value != allowed) {
+      wrong(key, *value, fmt::format("{}, which alone is supported", allowed.dump()));
+    }
+  }
+  void wrong(const char* key, const Json& value, const std::string& wanted) {
+    problems_.push_back(
+        fmt::format("`{}{}` is {}, not {}", prefix_, key,
+                    printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)), wanted));
+  }
+  void problem(std::string text) { problems_.push_back(std::move(text)); }
+  std::vector<std::string>& problems() { return problems_; }
+
+ private:
+  const Json& json_;
+  std::string prefix_;
+  std::vector<std::string>& problems_;
+};
+
+// transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`.
+RopeSettings read_rope(Fields& fields) {
+  RopeSettings rope;
+  rope.theta = fields.number("rope_theta", 10000);
+  const Json* scaling = fields.find("rope_parameters");
+  const char* key = "rope_parameters";
+  if (scaling == nullptr) {
+    key = "rope_scaling";
+    scaling = fields.find(key);
+  }
+  if (scaling == nullptr) {
+    return rope;
+  }
+  if (!scaling->is_object()) {
+    fields.wrong(key, *scaling, "an object");
+    return rope;
+  }
+  Fields inner(*scaling, std::string(key) + ".", fields.problems());
+  rope.theta = inner.number("rope_theta", rope.theta);
+  inner.only("partial_rotary_factor", 1.0);
+  const std::string type = inner.word("rope_type", inner.word("type", "default").c_str());
+  if (type == "linear") {
+    rope.type = RopeSettings::Type::kLinear;
+    rope.factor = inner.number("factor", 1, 1);
+  } else if (type == "llama3") {
+    rope.type = RopeSettings::Type::kLlama3;
+    rope.factor = inner.number("factor", 8, 1);
+    rope.low_freq_factor = inner.number("low_freq_factor", 1);
+    rope.high_freq_factor = inner.number("high_freq_factor", 4);
+    rope.original_positions = inner.size("original_max_position_embeddings", 8192);
+    if (rope.low_freq_factor >= rope.high_freq_factor) {
+      inner.problem(fmt::format("`{}.low_freq_factor` is not below `high_freq_factor`", key));
+    }
+  } else if (type != "default") {
+    inner.wrong("rope_type", Json(type), "one of default, linear, llama3");
+  }
+  return rope;
+}
+
+void read_gpt2(Fields& f, HuggingFaceModel& m) {
+  m.tokens = f.size("vocab_size", 50257);
+  m.positions = f.size("n_positions", 1024);
+  m.width = f.size("n_embd", 768);
+  m.depth = f.size("n_layer", 12);
+  m.heads = f.size("n_head", 12);
+  m.inner = f.size("n_inner", 4 * m.width);
+  m.activation = f.activation("activation_function", "gelu_new");
+  m.epsilon = f.number("layer_norm_epsilon", 1e-5);
+  m.embedding_dropout = f.rate("embd_pdrop", 0.1);
+  m.dropout = f.rate("resid_pdrop", 0.1);
+  m.attention_dropout = f.rate("attn_pdrop", 0.1);
+  m.is_tied = f.flag("tie_word_embeddings", true);
+  f.only("scale_attn_weights", true);
+  f.only("scale_attn_by_inverse_layer_idx", false);
+  f.only("add_cross_attention", false);
+}
+
+void read_llama(Fields& f, HuggingFaceModel& m) {
+  m.tokens = f.size("vocab_size", 32000);
+  m.positions = f.size("max_position_embeddings", 2048);
+  m.width = f.size("hidden_size", 4096);
+  m.depth = f.size("num_hidden_layers", 32);
+  m.heads = f.size("num_attention_heads", 32);
+  m.key_heads = f.size("num_key_value_heads", m.heads);
+  m.head_size = f.size("head_dim", std::max<int64_t>(m.width / m.heads, 1));
+  m.inner = f.size("intermediate_size", 11008);
+  m.activation = f.activation("hidden_act", "silu");
+  m.epsilon = f.number("rms_norm_eps", 1e-6);
+  m.attention_dropout = f.rate("attention_dropout", 0);
+  m.is_tied = f.flag("tie_word_embeddings", false);
+  m.attention_bias = f.flag("attention_bias", false);
+  m.feedforward_bias = f.flag("mlp_bias", false);
+  m.rope = read_rope(f);
+  if (m.heads % m.key_heads != 0) {
+    f.problem(fmt::format("`num_attention_heads` {} is no multiple of `num_key_value_heads` {}",
+                          m.heads, m.key_heads));
+  }
+}
+
+// What BertConfig and ViTConfig share.
+void read_encoder(Fields& f, HuggingFaceModel& m, double dropout) {
+  m.width = f.size("hidden_size", 768);
+  m.depth = f.size("num_hidden_layers", 12);
+  m.heads = f.size("num_attention_heads", 12);
+  m.inner = f.size("intermediate_size", 3072);
+  m.activation = f.activation("hidden_act", "gelu");
+  m.epsilon = f.number("layer_norm_eps", 1e-12);
+  m.dropout = f.rate("hidden_dropout_prob", dropout);
+  m.attention_dropout = f.rate("attention_probs_dropout_prob", dropout);
+  m.embedding_dropout = m.dropout;
+  m.classes = f.size("num_labels", 2);
+  if (const Json* labels = f.find("id2label"); labels != nullptr && labels->is_object()) {
+    m.classes = static_cast<int64_t>(labels->size());
+  }
+}
+
+void read_bert(Fields& f, HuggingFaceModel& m) {
+  read_encoder(f, m, 0.1);
+  m.tokens = f.size("vocab_size", 30522);
+  m.positions = f.size("max_position_embeddings", 512);
+  m.segments = f.size("type_vocab_size", 2);
+  m.head_dropout = f.rate("classifier_dropout", m.dropout);
+  f.only("position_embedding_type", "absolute");
+  f.only("is_decoder", false);
+  f.only("add_cross_attention", false);
+}
+
+void read_vit(Fields& f, HuggingFaceModel& m) {
+  read_encoder(f, m, 0);
+  m.channels = f.size("num_channels", 3);
+  m.patch = f.size("patch_size", 16);
+  f.only("qkv_bias", true);
+  const Json* size = f.find("image_size");
+  if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
+      (*size)[1].is_number_integer()) {
+    m.height = (*size)[0].get<int64_t>();
+    m.image_width = (*size)[1].get<int64_t>();
+  } else {
+    m.height = m.image_width = f.size("image_size", 224);
+  }
+  if (m.height < m.patch || m.image_width < m.patch || m.height % m.patch != 0 ||
+      m.image_width % m.patch != 0) {
+    f.problem(fmt::format("`patch_size` {} does not divide `image_size` {} x {}", m.patch, m.height,
+                          m.image_width));
+  }
+}
+
+// The architecture of `architectures`, else the usual one of `model_type`.
+const Architecture& find_architecture(const Json& json, const std::string& path) {
+  std::string name;
+  if (const auto given = json.find("architectures");
+      given != json.end() && given->is_array() && !given->empty() && (*given)[0].is_string()) {
+    name = (*given)[0].get<std::string>();
+  } else {
+    const auto type = json.find("model_type");
+    const std::string word =
+        type != json.end() && type->is_string() ? type->get<std::string>() : std::string();
+    const std::pair<const char*, const char*> usual[] = {{"gpt2", "GPT2LMHeadModel"},
+                                                         {"llama", "LlamaForCausalLM"},
+                                                         {"bert", "BertModel"},
+                                                         {"vit", "ViTModel"}};
+    for (const auto& [given_type, architecture] : usual) {
+      name = word == given_type ? architecture : name;
+    }
+    name = name.empty() ? word : name;
+  }
+  for (const Architecture& known : architectures()) {
+    if (name == known.name) {
+      return known;
+    }
+  }
+  throw ConfigError("E416", {},
+                    name.empty()
+                        ? fmt::format("`{}` names no architecture", path)
+                        : fmt::format("`{}` is a {}, which is not read", path, printable(name)))
+      .help(fmt::format("the architectures that are read: {}", known_architectures()));
+}
+
+}  // namespace
+
+std::string known_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& known : architectures()) {
+    names.push_back(known.name);
+  }
+  return join(names, ", ");
+}
+
+const std::vector<std::pair<std::string, std::string>>& activation_names() {
+  static const std::vector<std::pair<std::string, std::string>> kNames = {
+      {"gelu", "gelu"},
+      {"gelu_new", "{gelu: {approximate: true}}"},
+      {"gelu_pytorch_tanh", "{gelu: {approximate: true}}"},
+      {"gelu_fast", "{gelu: {approximate: true}}"},
+      {"relu", "relu"},
+      {"silu", "silu"},
+      {"swish", "silu"},
+      {"tanh", "tanh"}};
+  return kNames;
+}
+
+std::string activation_text(const std::string& name) {
+  for (const auto& [theirs, ours] : activation_names()) {
+    if (theirs == name) {
+      return ours;
+    }
+  }
+  return "";
+}
+
+HuggingFaceModel read_huggingface_config(const std::string& text, const std::string& path,
+                                         std::vector<std::string>& dropped) {
+  const Json json = parse_json(text);
+  if (!json.is_object()) {
+    throw ConfigError("E405", {}, fmt::format("`{}` is no JSON object: truncated?", path));
+  }
+  const Architecture& architecture = find_architecture(json, path);
+  HuggingFaceModel model;
+  model.family = architecture.family;
+  model.architecture = architecture.name;
+  model.has_head = architecture.has_head;
+  std::vector<std::string> problems;
+  Fields fields(json, "", problems);
+  switch (model.family) {
+    case HuggingFaceFamily::kGpt2:
+      read_gpt2(fields, model);
+      break;
+    case HuggingFaceFamily::kLlama:
+      read_llama(fields, model);
+      break;
+    case HuggingFaceFamily::kBert:
+      read_bert(fields, model);
+      break;
+    case HuggingFaceFamily::kVit:
+      read_vit(fields, model);
+      break;
+  }
+  if (model.head_size == 0) {
+    model.key_heads = model.heads;
+    model.head_size = model.width / model.heads;
+    if (model.width % model.heads != 0) {
+      fields.problem(
+          fmt::format("{} heads do not divide the width of {}", model.heads, model.width));
+    }
+  }
+  if (!problems.empty()) {
+    Diagnostics diagnostics;
+    for (const std::string& problem : problems) {
+      diagnostics.error("E416", {}, fmt::format("{}: {}", path, problem));
+    }
+    throw ConfigError(diagnostics);
+  }
+  const bool is_encoder =
+      model.family == HuggingFaceFamily::kBert || model.family == HuggingFaceFamily::kVit;
+  if (is_encoder && model.attention_dropout != model.dropout) {
+    dropped.push_back(fmt::format("attention_probs_dropout_prob {}: {} is the rate of all",
+                                  model.attention_dropout, model.dropout));
+  }
+  if (architecture.dropped_head != nullptr) {
+    dropped.push_back(fmt::format("{} of {}", architecture.dropped_head, architecture.name));
+    model.architecture = "BertModel";
+    model.drops_head = true;
+  }
+  return model;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,154 @@
+// Stateful recurrent layers: a batch begins with the states that the one before it left, on every
+// mesh, in training, evaluation and prediction.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "support/engine_case.h"
+#include "support/splitmix.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+constexpr int64_t kBatch = 4, kSteps = 2, kParts = 3, kFeatures = 3;
+
+const char* const kLayers[] = {
+    "LSTM: {name: r, units: 4, return_sequences: true, stateful: STATEFUL}",
+    "RNN: {name: r, cell: [{GRUCell: 3}, {LSTMCell: 4}], return_sequences: true, stateful: "
+    "STATEFUL}",
+};
+
+Config config_of_layer(std::string layer, bool is_stateful, int64_t steps,
+                       const std::string& mesh) {
+  const std::string word = "STATEFUL";
+  layer.replace(layer.find(word), word.size(), is_stateful ? "true" : "false");
+  return config_from(fmt::format(R"(
+dtype_policy: float64
+model:
+  layers:
+    - Input: {{shape: [{}, {}]{}}}
+    - {}
+compile: {{optimizer: sgd, loss: mse}}
+fit: {{batch_size: {}}}
+distribution: {{device_mesh: {{shape: {}, axis_names: [data, model]}}}}
+)",
+                                 steps, kFeatures, is_stateful ? ", batch_size: 4" : "", layer,
+                                 kBatch, mesh));
+}
+
+HostTensor signed_tensor(uint64_t seed, Shape shape) {
+  HostTensor out(DType::kFloat64, std::move(shape));
+  for (int64_t i = 0; i < out.size(); ++i)
+    out.set(i, splitmix_signed(seed, static_cast<uint64_t>(i)));
+  return out;
+}
+
+// Sequences of kParts * kSteps, whole; and cut into parts, the first part of all sequences first.
+HostTensor whole_sequences(uint64_t seed, int64_t features) {
+  return signed_tensor(seed, {kBatch, kParts * kSteps, features});
+}
+HostTensor parts_of(const HostTensor& whole) {
+  const int64_t features = whole.shape()[2];
+  HostTensor out(DType::kFloat64, {kParts * kBatch, kSteps, features});
+  for (int64_t i = 0; i < whole.size(); ++i) {
+    const int64_t feature = i % features, step = i / features % (kParts * kSteps),
+                  sample = i / features / (kParts * kSteps);
+    const int64_t row = step / kSteps * kBatch + sample;
+    out.set((row * kSteps + step % kSteps) * features + feature, whole.at(i));
+  }
+  return out;
+}
+
+Dataset part_data() {
+  return dataset_of(parts_of(whole_sequences(1, kFeatures)), parts_of(whole_sequences(2, 4)));
+}
+
+double difference(const HostTensor& a, const HostTensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  double out = 0;
+  for (int64_t i = 0; i < a.size(); ++i)
+    out = std::max(out, std::abs(a.at(i) - b.at(i)));
+  return out;
+}
+
+// Predictions of all parts in their order, as one tensor.
+HostTensor predict_parts(Engine& engine, const Dataset& data) {
+  HostTensor out(DType::kFloat64, {kParts * kBatch, kSteps, 4});
+  for (int64_t part = 0; part < kParts; ++part) {
+    const HostTensor y =
+        std::move(engine.predict_step({&data, rows_of_step(part, kBatch, kParts * kBatch)})[0]);
+    for (int64_t i = 0; i < y.size(); ++i)
+      out.set(part * y.size() + i, y.at(i));
+  }
+  return out;
+}
+
+void reset(Engine& engine) {
+  for (const std::string& path : engine.weight_paths()) {
+    if (path.find("rnn_state") != std::string::npos)
+      engine.write_variable(path, HostTensor(DType::kFloat64, engine.read_variable(path).shape()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence") {
+  for (const char* layer : kLayers) {
+    const Dataset whole = dataset_of(whole_sequences(1, kFeatures), whole_sequences(2, 4));
+    Engine plain(config_of_layer(layer, false, kParts * kSteps, "[1, 1]"), data_spec(whole));
+    const HostTensor expected =
+        parts_of(plain.predict_step({&whole, rows_of_step(0, kBatch, kBatch)})[0]);
+    const Dataset parts = part_data();
+    for (const char* mesh : {"[1, 1]", "[2, 1]", "[2, 2]", "[1, 4]"}) {
+      CAPTURE(layer);
+      CAPTURE(mesh);
+      Engine engine(config_of_layer(layer, true, kSteps, mesh), data_spec(parts));
+      CHECK(difference(predict_parts(engine, parts), expected) < 1e-13);
+      CHECK(difference(predict_parts(engine, parts), expected) > 1e-3);  // from the last states on
+      reset(engine);
+      CHECK(difference(predict_parts(engine, parts), expected) < 1e-13);
+    }
+  }
+}
+
+TEST_CASE("training and evaluation carry states, alike on every mesh") {
+  const Dataset data = part_data();
+  const auto losses = [&](const char* layer, const char* mesh) {
+    Engine engine(config_of_layer(layer, true, kSteps, mesh), data_spec(data));
+    std::vector<double> out;
+    for (int64_t step = 0; step < 2 * kParts; ++step) {
+      const std::vector<int64_t> rows = rows_of_step(step, kBatch, kParts * kBatch);
+      engine.train_step({&data, rows});
+      out.push_back(engine.last_loss());
+      engine.reset_metrics();
+      engine.test_step({&data, rows});
+      out.push_back(engine.evaluate_logs()[0].second);
+    }
+    return out;
+  };
+  for (const char* layer : kLayers) {
+    const std::vector<double> one = losses(layer, "[1, 1]");
+    CHECK(one[0] != one[1]);  // other states, and other weights
+    for (const char* mesh : {"[4, 1]", "[2, 2]"}) {
+      const std::vector<double> other = losses(layer, mesh);
+      for (size_t i = 0; i < one.size(); ++i)
+        CHECK(std::abs(one[i] - other[i]) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("a stateful layer refuses a batch of another size") {
+  const Dataset data = part_data();
+  Engine engine(config_of_layer(kLayers[0], true, kSteps, "[1, 1]"), data_spec(data));
+  const std::vector<int64_t> rows = {0, 1, 2};
+  try {
+    engine.predict_step({&data, rows});
+    FAIL("no error");
+  } catch (const ConfigError& e) {
+    CHECK(std::string(e.what()).find(
+              "layer `r` (LSTM) is stateful with batches of 4, and gets a batch of 3") !=
+          std::string::npos);
+  }
+}
