@@ -195,7 +195,8 @@ void add_export(Subcommands& to) {
       ->required();
   app.add_option("--format", options.format,
                  "hf: -o is a folder, for Hugging Face's transformers (GPT-2, Llama, BERT, ViT)")
-      ->check(CLI::IsMember({"hf"}));
+      ->type_name("hf")
+      ->check(one_of({"hf"}));
   app.add_option("--shard-size", options.shard_size,
                  "With --format hf: files of at most this size, such as 500 MB; 5 GB when absent")
       ->type_name("SIZE");

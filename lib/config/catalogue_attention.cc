@@ -174,6 +174,7 @@ ClassSpec vit_patching() {
 ClassSpec masked_head() {
   Spec activation = activation_arg("relu");
   activation.name = "intermediate_activation";
+  activation.help = "function of the first product; null = linear";
   return with_roles(layer_class(
       "MaskedLMHead", "logits of the tokens at given steps: two products around a norm",
       {size_arg("vocabulary_size", "number of tokens"), activation, activation_arg("null"),

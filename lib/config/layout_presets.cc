@@ -105,6 +105,38 @@ void add_layer(const YamlNode& layer, RuleList& rules) {
   }
 }
 
+// The steps of each Input of ids (batch, steps) over the last axis of the mesh, its batch over
+// `batch`. What follows is split alike; attention gathers keys and values.
+std::vector<YamlNode> step_rules(const YamlNode& layers, const std::string& batch,
+                                 const std::string& axis, const YamlNode& named,
+                                 Diagnostics& diagnostics) {
+  std::vector<YamlNode> rules;
+  for (const YamlNode& layer : layers.children) {
+    const auto form = object_form(layer, Category::kLayer);
+    if (!form || form->spelled != "Input" || form->args == nullptr)
+      continue;
+    const YamlNode* shape = form->args->find("shape");
+    const YamlNode* name = form->args->find("name");
+    if (shape == nullptr || shape->children.size() != 1 || name == nullptr || !name->is_scalar())
+      continue;
+    YamlNode rule{.kind = YamlNode::Kind::kList,
+                  .loc = named.loc,
+                  .key = name->text + "/output",
+                  .key_loc = named.loc};
+    rule.children = {YamlNode::scalar(batch, named.loc), YamlNode::scalar(axis, named.loc)};
+    rules.push_back(std::move(rule));
+  }
+  if (rules.empty()) {
+    diagnostics
+        .error("E113", named.loc,
+               fmt::format("`{}` finds no Input of ids to split the steps of", named.text))
+        .help(
+            "name it and give it one size: `Input: {name: token_ids, shape: [1024], dtype: "
+            "int32}`");
+  }
+  return rules;
+}
+
 const LayoutPreset* find_preset(const YamlNode& named, Diagnostics& diagnostics) {
   std::vector<std::string> names;
   for (const LayoutPreset& preset : layout_presets()) {
@@ -142,13 +174,26 @@ std::string model_axis(const YamlNode& distribution, const YamlNode& named,
   return names->children.back().text;
 }
 
+// `batch_dim_name`, else the first axis.
+std::string batch_axis(const YamlNode& distribution) {
+  const YamlNode* given = distribution.find("batch_dim_name");
+  if (given != nullptr && given->is_scalar() && !given->text.empty())
+    return given->text;
+  const YamlNode* mesh = distribution.find("device_mesh");
+  const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
+  return names != nullptr && !names->children.empty() ? names->children.front().text : "batch";
+}
+
 std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribution,
-                                  const YamlNode& named, Diagnostics& diagnostics) {
+                                  const YamlNode& named, const LayoutPreset& preset,
+                                  Diagnostics& diagnostics) {
   const std::string axis = model_axis(distribution, named, diagnostics);
   const YamlNode* model = root.find("model");
   const YamlNode* layers = model == nullptr ? nullptr : model->find("layers");
   if (axis.empty() || layers == nullptr || !layers->is_list())
     return {};
+  if (preset.splits_steps)
+    return step_rules(*layers, batch_axis(distribution), axis, named, diagnostics);
   RuleList rules(axis, named.loc);
   for (const YamlNode& layer : layers->children)
     add_layer(layer, rules);
@@ -170,6 +215,7 @@ const std::vector<LayoutPreset>& layout_presets() {
       {"megatron", "splits attention by heads and feed-forward layers over the last axis", true},
       {"fsdp", "zero: 3, without rules", false, true},
       {"megatron_fsdp", "both", true, true},
+      {"context", "splits the steps of sequences over the last axis", false, false, true},
   };
   return kPresets;
 }
@@ -187,8 +233,8 @@ void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
     if (child.key != "preset")
       own.push_back(std::move(child));
   }
-  if (preset != nullptr && preset->splits_layers) {
-    for (YamlNode& rule : split_rules(root, *distribution, named, diagnostics)) {
+  if (preset != nullptr && (preset->splits_layers || preset->splits_steps)) {
+    for (YamlNode& rule : split_rules(root, *distribution, named, *preset, diagnostics)) {
       const bool is_own = std::any_of(own.begin(), own.end(),
                                       [&](const YamlNode& other) { return other.key == rule.key; });
       if (!is_own)

@@ -45,8 +45,8 @@ const Section& distribution_section() {
            "mesh axis (or axes) of the batch; the first when null"),
        section("device_mesh", &S::mesh, mesh_section(), "the grid of devices"),
        map_of("layout_map", ValueKind::kLayout,
-              "variable path or pattern -> layout; or `megatron`, `fsdp` or `megatron_fsdp`, alone "
-              "or as `preset` beside own rules"),
+              "variable path or pattern -> layout; or `megatron`, `fsdp`, `megatron_fsdp` or "
+              "`context`, alone or as `preset` beside own rules"),
        key("layout_match", &S::layout_match, "whether a pattern must match the whole path"),
        key("reductions", &S::reductions,
            "fixed: in device order, the same bits on any number of processes; fast: as is "
@@ -58,7 +58,8 @@ const Section& distribution_section() {
        key("reshard_after_forward", &S::reshard_after_forward,
            "weights stored in parts, more than 400 MiB of them, are gathered again for the "
            "backward pass, not kept for it"),
-       section("checks", checks_section(), "what is an error"),
+       section("checks", checks_section(),
+               "which mistakes of a layout are errors, warnings or nothing"),
        key("auto_shard_dataset", &S::auto_shard_dataset,
            "each process reads of the data only what it computes with; there is no other way")});
   return kSection;
@@ -233,7 +234,9 @@ const Section& run_section() {
               count("check_replicas", &S::check_replicas,
                     "steps between comparisons of what several processes hold alike; 0: never", 0),
               map_of("on_signal", ValueKind::kText,
-                     "signal -> checkpoint-exit, checkpoint, report, exit, ignore"),
+                     "what each signal does: checkpoint-exit (SIGINT, SIGTERM and SIGUSR1 without "
+                     "this key), checkpoint (SIGUSR2, SIGHUP), report (SIGQUIT), exit or ignore; "
+                     "as {SIGHUP: ignore, SIGTERM: exit}"),
               unsupported("metrics",
                           "forms of the metrics' files; metrics.jsonl and metrics.csv are written"),
               unsupported("trace", "a time line of steps")});

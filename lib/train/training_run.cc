@@ -152,7 +152,11 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     target.reader->close_files();
     target.copy.reset();
   }
-  const PlanSummary plan = make_plan(engine->setup(), data.train->num_samples);
+  // A profile shows the estimate beside what it measures.
+  const std::optional<Hardware> hardware =
+      engine->profile() != nullptr ? own_hardware(engine->setup()) : std::nullopt;
+  const PlanSummary plan =
+      make_plan(engine->setup(), data.train->num_samples, true, hardware ? &*hardware : nullptr);
   ConsoleOptions console_options = request_.console;
   console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));

@@ -189,9 +189,11 @@ TEST_CASE("plans of language models have the published numbers of parameters") {
   }
 }
 
-TEST_CASE("llama_tiny.yaml learns its tales, and vit_small.yaml the digits") {
+TEST_CASE("llama_tiny.yaml learns its tales, vit_small.yaml and bert_tiny_classifier.yaml digits") {
   CHECK(evaluation({config("llama_tiny"), "fit.epochs=1"})["accuracy"].get<double>() > 0.7);
   CHECK(evaluation({config("vit_small"), "fit.epochs=2"})["accuracy"].get<double>() > 0.8);
+  CHECK(evaluation({config("bert_tiny_classifier"), "fit.epochs=2"})["accuracy"].get<double>() >
+        0.8);
 }
 
 TEST_CASE("char_mlp.yaml learns more of its tales than pairs of characters") {
@@ -225,6 +227,24 @@ TEST_CASE("char_mlp.yaml learns more of Shakespeare than pairs of characters") {
                                 "vars.characters=65", "vars.stride=2", "fit.epochs=1"});
   MESSAGE("loss " << logs["loss"].get<double>() << ", of pairs " << pairs);
   CHECK(logs["loss"].get<double>() < pairs - 0.2);
+}
+
+TEST_CASE(
+    "char_lstm_shakespeare.yaml learns its tales, and generate continues a text on every mesh") {
+  const TemporaryFolder folder;
+  const Result trained = meshtrain({"train", config("char_lstm_shakespeare"), "vars.units=32",
+                                    "data.train.stride=16", "fit.epochs=1", "-q", "-o", "run"},
+                                   folder.path());
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  const std::vector<std::string> words = {"generate", "run",          "--prompt",
+                                          "the ",     "--max-length", "60"};
+  const Result one = meshtrain(words, folder.path());
+  REQUIRE_MESSAGE(one.exit_code == 0, one.err);
+  CHECK(one.out.starts_with("the "));
+  CHECK(one.out.size() > 50);
+  std::vector<std::string> on_one = words;
+  on_one.insert(on_one.end(), {"--mesh", "1x1", "--devices", "cpu:1"});
+  CHECK(meshtrain(on_one, folder.path()).out == one.out);
 }
 
 TEST_CASE("nanogpt_shakespeare.yaml learns more of its tales than pairs of characters") {

@@ -151,6 +151,42 @@ TEST_CASE("scripts and architectures are written without weights as well") {
   CHECK(contains(folder.read("m.json"), R"("class_name":"Sequential")"));
 }
 
+TEST_CASE("folders of Hugging Face come in and go out") {
+  const std::string golden = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/huggingface/";
+  const TemporaryFolder folder;
+  const auto run = [&](const std::vector<std::string>& words) {
+    return meshtrain(words, folder.path());
+  };
+  const Result imported = run({"import", golden + "llama31", "-o", "in"});
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(imported.out == "in/config.yaml: LlamaForCausalLM, 21 weights in in/weights.safetensors\n");
+  CHECK(imported.err.empty());
+  CHECK(run({"summary", "in/config.yaml"}).exit_code == 0);
+  // bfloat16 as in the file, in shards and whole.
+  const Result shards =
+      run({"export", "in/config.yaml", "--format", "hf", "--shard-size", "20 kB", "-o", "back"});
+  REQUIRE_MESSAGE(shards.exit_code == 0, shards.err);
+  CHECK(std::filesystem::exists(folder.file("back/model.safetensors.index.json")));
+  CHECK(read_safetensors(folder.file("back/model-00001-of-00002.safetensors"))
+            .tensors[0]
+            .tensor.dtype() == DType::kBFloat16);
+  const Result again = run({"import", "back", "-o", "again", "-q"});
+  REQUIRE_MESSAGE(again.exit_code == 0, again.err);
+  CHECK(folder.read("again/weights.safetensors") == folder.read("in/weights.safetensors"));
+
+  const Result taken = run({"import", golden + "gpt2", "-o", "in"});
+  CHECK(taken.exit_code == 2);
+  CHECK(contains(taken.err, "`in/config.yaml` exists already"));
+  CHECK(run({"import", golden + "gpt2", "-w", "w.h5"}).exit_code == 2);
+  CHECK(run({"export", "in/config.yaml", "--format", "tf", "-o", "x"}).exit_code == 2);
+  CHECK(run({"export", "in/config.yaml", "--format", "hf", "--shard-size", "few", "-o", "x"})
+            .exit_code == 2);
+  folder.write("model.bin", "");
+  const Result pickle = run({"import", "model.bin"});
+  CHECK(pickle.exit_code == 6);
+  CHECK(contains(pickle.err, "error[E415]"));
+}
+
 TEST_CASE("misuse of import and export has its exit codes") {
   const ExampleFolder folder;
   const auto code = [&](std::vector<std::string> args) {

@@ -27,7 +27,7 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Dot.axes", "1"},
       {"PositionEmbedding.sequence_length", "6"},
       {"TokenAndPositionEmbedding.sequence_length", "6"},
-      {"ViTPatchingAndEmbedding.image_size", "[4, 4]"},
+      {"ViTPatchingAndEmbedding.image_size", "[6, 6]"},
       {"ViTPatchingAndEmbedding.patch_size", "[2, 2]"},
       {"Call.layer", "before"},
       {"Repeat.layers", "[ReLU]"},
@@ -87,6 +87,10 @@ std::string arguments_of(const ClassSpec& spec, const ProbeArguments& given,
     }
     if (spec.name == "GroupNormalization" && !done.contains("groups")) {
       parts.push_back("groups: 2");  // the default of 32 divides few channels
+    }
+    if (spec.name == "Discretization" && !done.contains("bin_boundaries") &&
+        !done.contains("num_bins") && left_out != "num_bins") {
+      parts.push_back("num_bins: 3");
     }
     if (takes_two_inputs(spec.name) && !done.contains("inputs")) {
       parts.push_back("inputs: [x, before]");

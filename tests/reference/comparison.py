@@ -52,7 +52,7 @@ class Built:
         self.samples = {len(array) for array in self.arrays.values()}
         if len(self.samples) != 1:
             raise Failed("its inputs have no batch in common")
-        self.layer = layer
+        self.layer, self.expected = layer, None
         self.fill(np.random.default_rng(number))
 
     def symbolic(self, value):
@@ -82,6 +82,14 @@ def predictions(model, built):
     return {name: np.asarray(y, np.float64) for name, y in model(given, training=False).items()}
 
 
+def expect(model, built):
+    """What Keras predicts, computed once."""
+    if any(each.expected is None for each in built):
+        found = predictions(model, built)
+        for each in built:
+            each.expected = {name: found[name] for name in each.outputs}
+
+
 def distance(found, expected, dtype):
     """How far, in parts of what is allowed; or why not at all."""
     if found.shape != expected.shape:
@@ -103,8 +111,14 @@ class Comparison:
         if done.returncode:
             raise Failed(done.stderr.strip() or f"meshtrain {args[0]} exits with {done.returncode}")
 
+    def record(self, each, state, reason=""):
+        if each.number not in self.results:
+            self.results[each.number] = (state, reason)
+            if state != "agrees":
+                print(f"{each.number} {each.case.class_name} {each.case.test}: {state}: {reason}", flush=True)
+
     def divide(self, built, stage, error):
-        """Settles what the message names, or the only one; else each half has another try."""
+        """Takes out what the message names, or the only one; else each half has another try."""
         named = {int(number) for number in re.findall(r"\bc(\d+)(?:_\w+|/\w+)*\b", str(error))}
         culprits = [each for each in built if each.number in named]
         if len(built) == 1 or (culprits and len(culprits) < len(built)):
@@ -112,7 +126,7 @@ class Comparison:
             for each in culprits:
                 lines = [line for line in str(error).split("\n") if re.search(rf"\b{each.name}\b|{each.name}[_/]", line)]
                 reason = lines[0] if lines else str(error).split("\n")[0]
-                self.results[each.number] = (stage, one_line(reason))
+                self.record(each, stage, one_line(reason))
             rest = [each for each in built if each not in culprits]
             return self.run(rest) if rest else None
         half = len(built) // 2
@@ -124,7 +138,7 @@ class Comparison:
         try:
             inputs = [x for each in built for x in each.inputs]
             model = keras.Model(inputs, {name: y for each in built for name, y in each.outputs.items()}, name="cases")
-            expected = predictions(model, built)
+            expect(model, built)
             with tempfile.TemporaryDirectory() as folder:
                 folder = pathlib.Path(folder)
                 model.save(folder / "m.keras")
@@ -132,14 +146,14 @@ class Comparison:
                 self.meshtrain("import", folder / "m.keras", "-o", folder / "in")
                 stage = "predict fails"
                 found = self.predict(folder, built)
-                self.compare(built, found, expected, "differs")
+                self.compare(built, found, "differs")
                 stage = "export fails"
                 self.meshtrain("export", folder / "in/config.yaml", "-o", folder / "out.keras", "-q")
                 stage = "Keras does not load"
                 again = keras.saving.load_model(folder / "out.keras")
-                self.compare(built, predictions(again, built), expected, "exported differs")
+                self.compare(built, predictions(again, built), "exported differs")
                 for each in built:
-                    self.results.setdefault(each.number, ("agrees", ""))
+                    self.record(each, "agrees")
         except Exception as error:
             self.divide(built, stage, error)
 
@@ -153,15 +167,15 @@ class Comparison:
         loaded = np.load(target)
         return {name: loaded[name] for name in loaded.files} if len(outputs) > 1 else {outputs[0]: loaded}
 
-    def compare(self, built, found, expected, state):
+    def compare(self, built, found, state):
         for each in built:
             for name, y in each.outputs.items():
                 try:
-                    parts = distance(found[name], expected[name], keras.backend.standardize_dtype(y.dtype))
+                    parts = distance(found[name], each.expected[name], keras.backend.standardize_dtype(y.dtype))
                     if not parts <= 1:
-                        self.results.setdefault(each.number, (state, f"{parts:.1g} times what is allowed"))
+                        self.record(each, state, f"{parts:.1g} times what is allowed")
                 except Failed as failure:
-                    self.results.setdefault(each.number, (state, str(failure)))
+                    self.record(each, state, str(failure))
 
 
 def build(cases):
@@ -213,9 +227,8 @@ def main():
             comparison.run(built[first:first + TOGETHER])
             print(f"{len(comparison.results)} of {len(cases)}", end="\r", file=sys.stderr)
     results = comparison.results | {number: ("no model", reason) for number, reason in unfit.items()}
-    for number, (state, reason) in sorted(results.items()):
-        if state != "agrees":
-            print(f"{number} {cases[number].class_name} {cases[number].test}: {state}: {reason}")
+    for number, reason in unfit.items():
+        print(f"{number} {cases[number].class_name} {cases[number].test}: no model: {reason}")
     counts = collections.Counter(state for state, _ in results.values())
     print(json.dumps(counts))
     if args.write:

@@ -115,7 +115,7 @@ def resnet50(folder):
     """ResNet50 for images of 64 x 64, as Keras saves it."""
     import keras
 
-    model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
+    model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None)
     rng = np.random.default_rng(5)
     for weight in model.weights:
         value = rng.normal(0, np.sqrt(1 / max(1, np.prod(weight.shape[:-1]))), weight.shape)
@@ -144,7 +144,7 @@ def prepared(program, folder, made):
         run(program, "import", made, "-o", folder / "model")
         return folder / "model" / "config.yaml", folder / "model" / "weights.safetensors", []
     if isinstance(made, pathlib.Path):
-        config, overrides = made, ["distribution=null"]
+        config, overrides = made, ["distribution=null", "data.transform=null"]  # which `predict` applies
         weights = random_weights(program, config, overrides)
     else:
         config, overrides, weights = folder / "config.yaml", [], made[1]

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
+#include <cctype>
 
 #include "base/text.h"
 #include "config/flow.h"
@@ -257,7 +256,20 @@ class GraphComparison {
     if (is_parameter(node)) {
       out.erase("variable");
     }
+    if (node.has_attr("equation")) {
+      out["equation"] = renamed(node.attr_string("equation"));
+    }
     return out;
+  }
+  // An equation with its letters in order: "bti,io->bto" as "abc,cd->abd".
+  static std::string renamed(std::string equation) {
+    std::map<char, char> letters;
+    for (char& c : equation) {
+      if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+        c = letters.emplace(c, static_cast<char>('a' + letters.size())).first->second;
+      }
+    }
+    return equation;
   }
   std::string variable(const Graph& graph, const Node& node) const {
     return is_parameter(node)

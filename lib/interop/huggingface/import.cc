@@ -136,7 +136,7 @@ class Importer {
   }
 
   bool is_dropped(const std::string& name) const {
-    return (starts_with(name, "cls.") && !model_.has_head) ||
+    return (starts_with(name, "cls.") && model_.drops_head) ||
            (name == "lm_head.weight" && (model_.is_tied || !model_.has_head));
   }
 

@@ -25,6 +25,7 @@ struct HuggingFaceModel {
   std::string architecture;  // "GPT2LMHeadModel"
   // Whether it ends with logits: of tokens (GPT-2, Llama) or classes (BERT, ViT).
   bool has_head = false;
+  bool drops_head = false;  // it ended with another one, which is not taken over
   int64_t depth = 0, width = 0, heads = 0, key_heads = 0, head_size = 0, inner = 0;
   int64_t tokens = 0, positions = 0, segments = 0;  // rows of the tables
   int64_t height = 0, image_width = 0, patch = 0, channels = 0;

@@ -370,9 +370,16 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
     }
     throw ConfigError(diagnostics);
   }
+  const bool is_encoder =
+      model.family == HuggingFaceFamily::kBert || model.family == HuggingFaceFamily::kVit;
+  if (is_encoder && model.attention_dropout != model.dropout) {
+    dropped.push_back(fmt::format("attention_probs_dropout_prob {}: {} is the rate of all",
+                                  model.attention_dropout, model.dropout));
+  }
   if (architecture.dropped_head != nullptr) {
     dropped.push_back(fmt::format("{} of {}", architecture.dropped_head, architecture.name));
     model.architecture = "BertModel";
+    model.drops_head = true;
   }
   return model;
 }

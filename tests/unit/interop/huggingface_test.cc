@@ -156,7 +156,7 @@ TEST_CASE("Hugging Face models come back bit for bit, in their dtypes") {
     // The written config.json says the same as the one that was read.
     std::string again =
         import_huggingface(folder.path(), "config.yaml", "weights.safetensors").yaml;
-    const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("vars:")); };
+    const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("\n\n")); };
     CHECK(model_text(again) == model_text(imported.yaml));
   }
 }
@@ -201,6 +201,23 @@ TEST_CASE("Hugging Face: heads of other tasks are left out, with a word") {
   REQUIRE(imported.dropped.size() == 1);
   CHECK(imported.dropped[0] == "the head (`cls`) of BertForMaskedLM");
   CHECK(imported.architecture == "BertModel");
+}
+
+TEST_CASE("Hugging Face: a tokenizer comes along where it is BPE") {
+  const Copy copy("gpt2");
+  const std::string tokenizers = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/";
+  fs::copy(tokenizers + "gpt2/tokenizer.json", copy.folder.path());
+  const HuggingFaceImport with = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  CHECK(with.tokenizer == copy.folder.read("tokenizer.json"));
+  CHECK(with.yaml.find("vocabulary: {tokenizer: .}") != std::string::npos);
+  CHECK(with.yaml.find("document_separator: 0") != std::string::npos);
+  copy.folder.write("tokenizer.json", R"({"model": {"type": "Unigram", "vocab": {"a": 0}}})");
+  const HuggingFaceImport without = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  CHECK(without.tokenizer.empty());
+  REQUIRE(without.dropped.size() == 1);
+  CHECK(without.dropped[0].find("Unigram") != std::string::npos);
+  CHECK(without.yaml.find("# not taken over: ") != std::string::npos);
+  CHECK(without.yaml.find("vocabulary") == std::string::npos);
 }
 
 TEST_CASE("Hugging Face: a config.json that is not supported is refused with the field") {
@@ -261,10 +278,11 @@ TEST_CASE("Hugging Face: every tensor that does not fit is named") {
   CHECK(error.code == "E410");
   CHECK(error.exit_code == 6);
   CHECK(error.says("are not those of a GPT2LMHeadModel"));
-  CHECK(error.says("missing: transformer.h.1.mlp.c_fc.bias (48)"));
-  CHECK(error.says("other shape: transformer.ln_f.bias is (31) in the file, (32) by config.json"));
+  CHECK(error.says("missing: transformer.h.1.mlp.c_fc.bias (48,)"));
+  CHECK(
+      error.says("other shape: transformer.ln_f.bias is (31,) in the file, (32,) by config.json"));
   CHECK(error.says("no floats: transformer.ln_f.weight is int32"));
-  CHECK(error.says("unexpected: transformer.h.2.ln_1.weight (32)"));
+  CHECK(error.says("unexpected: transformer.h.2.ln_1.weight (32,)"));
   // An untied head that is not there.
   const Copy untied("gpt2");
   untied.set("tie_word_embeddings", false);

@@ -34,6 +34,21 @@ TEST_CASE("without a file there is the table") {
   CHECK(h200.link_rate == doctest::Approx(370e9));
 }
 
+TEST_CASE("a device's own name says which hardware it is") {
+  const auto name_of = [](const char* device) -> std::string {
+    const Hardware* found = hardware_of_device(device);
+    return found == nullptr ? "" : found->name;
+  };
+  CHECK(name_of("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(name_of("NVIDIA A100-SXM4-80GB") == "A100");
+  CHECK(name_of("Tesla V100-SXM2-32GB") == "V100");
+  CHECK(name_of("NVIDIA L40S") == "L40S");
+  CHECK(name_of("NVIDIA GeForce RTX 4090") == "RTX4090");
+  for (const char* other : {"NVIDIA L40", "NVIDIA T400", "NVIDIA GeForce RTX 3090", "cpu", ""}) {
+    CHECK(name_of(other) == "");
+  }
+}
+
 TEST_CASE("a file changes any value of a known device and leaves the others") {
   const std::vector<Hardware> table = load(R"(h100:
   memory: 94 GB

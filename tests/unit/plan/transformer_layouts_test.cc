@@ -1,0 +1,257 @@
+// Layouts of transformers of L = 2 layers: collectives of a training step, each counted before
+// bucketing, against what theory says; and context parallelism, which must not change a weight.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/setup.h"
+#include "support/engine_case.h"
+#include "support/splitmix.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int kLayers = 2;
+constexpr int kGptWeights = 16 * kLayers + 4, kLlamaWeights = 9 * kLayers + 3;
+using Counts = std::map<std::string, int>;  // "backward all_reduce data" -> how many
+
+constexpr const char* kGpt = R"(
+blocks:
+  Layer:
+    inputs: [x]
+    layers:
+      - LayerNormalization: {name: self_attention_layer_norm, inputs: x}
+      - MultiHeadAttention: {name: self_attention, num_heads: 4, key_dim: 4, call: {use_causal_mask: true}}
+      - Add: {name: middle, inputs: [x, self_attention]}
+      - LayerNormalization: {name: feedforward_layer_norm}
+      - Dense: {name: feedforward_intermediate_dense, units: 64, activation: gelu}
+      - Dense: {name: feedforward_output_dense, units: 16}
+      - Add: {name: sum, inputs: [middle, feedforward_output_dense]}
+model:
+  layers:
+    - Input: {name: token_ids, shape: [8], dtype: int32}
+    - ReversibleEmbedding: {name: token_embedding, input_dim: 32, output_dim: 16}
+    - PositionEmbedding: {name: position_embedding, sequence_length: 8}
+    - Add: {name: embeddings_add, inputs: [token_embedding, position_embedding]}
+    - Repeat: {times: 2, name: "layer_{i}", block: Layer}
+    - LayerNormalization: {name: layer_norm}
+    - Call: {layer: token_embedding, name: logits, call: {reverse: true}}
+)";
+constexpr const char* kLlama = R"(
+blocks:
+  Layer:
+    inputs: [x]
+    layers:
+      - RMSNormalization: {name: self_attention_layernorm, inputs: x}
+      - GroupQueryAttention: {name: self_attention, head_dim: 4, num_query_heads: 4, num_key_value_heads: 2,
+          use_bias: false, rotary: {RotaryEmbedding: {}}, call: {use_causal_mask: true}}
+      - Add: {name: middle, inputs: [x, self_attention]}
+      - RMSNormalization: {name: feedforward_layernorm}
+      - Dense: {name: feedforward_gate_dense, units: 64, activation: silu, use_bias: false}
+      - Dense: {name: feedforward_intermediate_dense, inputs: feedforward_layernorm, units: 64, use_bias: false}
+      - Multiply: {name: gated, inputs: [feedforward_gate_dense, feedforward_intermediate_dense]}
+      - Dense: {name: feedforward_output_dense, units: 16, use_bias: false}
+      - Add: {name: sum, inputs: [middle, feedforward_output_dense]}
+model:
+  layers:
+    - Input: {name: token_ids, shape: [8], dtype: int32}
+    - Embedding: {name: token_embedding, input_dim: 32, output_dim: 16}
+    - Repeat: {times: 2, name: "layer_{i}", block: Layer}
+    - RMSNormalization: {name: layer_norm}
+    - Dense: {name: logits, units: 32, use_bias: false}
+)";
+
+// One line for each, in the order of the names.
+std::string text(const Counts& counts) {
+  std::string out;
+  for (const auto& [collective, count] : counts) {
+    out += fmt::format("{}: {}\n", collective, count);
+  }
+  return out;
+}
+
+std::string counts(const char* model, const std::string& mesh, const std::string& more) {
+  const Config config = test::config_from(
+      std::string(model) +
+      "compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}\n"
+      "fit: {batch_size: 8}\ndistribution:\n  device_mesh: " +
+      mesh + "\n" + more);
+  const Setup setup(config, nullptr);
+  const DeviceMesh& axes = setup.mesh();
+  Counts out;
+  for (const Node& node : setup.compile(StepKind::kTrain, 8, /*bucket=*/false).graph.nodes) {
+    if (!node.op->collective || node.op->name == "shard_slice") {
+      continue;
+    }
+    std::string key = fmt::format("{} {}", phase_name(node.phase), node.op->name);
+    for (const int64_t axis : node.attr_ints("axes")) {
+      key += " " + axes.axis_name(static_cast<int>(axis));
+    }
+    ++out[key];
+  }
+  return text(out);
+}
+
+constexpr int64_t kSamples = 8, kSteps = 8, kIds = 32;
+
+// Ids that `order` puts into other places of each sample.
+HostTensor ids(uint64_t seed, const std::vector<int64_t>& order) {
+  HostTensor out(DType::kInt32, {kSamples, kSteps});
+  for (int64_t i = 0; i < out.size(); ++i) {
+    const int64_t from = i / kSteps * kSteps + order[static_cast<size_t>(i % kSteps)];
+    out.set(i, static_cast<double>(test::splitmix_below(seed, static_cast<uint64_t>(from), kIds)));
+  }
+  return out;
+}
+
+// The weights after three steps in float64 on texts whose places are in this order, with their
+// places as `positions` where the model has such an input.
+std::map<std::string, HostTensor> trained(const std::string& yaml,
+                                          const std::vector<int64_t>& order) {
+  const Config config = test::config_from(
+      "dtype_policy: float64\nseed: 5\n" + yaml +
+      "compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}\n"
+      "fit: {batch_size: 8}\n");
+  Dataset data = test::dataset_of(ids(1, order), ids(2, order));
+  if (yaml.find("name: positions") != std::string::npos) {
+    HostTensor positions(DType::kInt32, {kSamples, kSteps});
+    for (int64_t i = 0; i < positions.size(); ++i) {
+      positions.set(i, static_cast<double>(order[static_cast<size_t>(i % kSteps)]));
+    }
+    data.inputs.push_back({"positions", make_rows(std::move(positions))});
+  }
+  EngineOptions options;
+  options.num_workers = 2;
+  Engine engine(config, data_spec(data), options);
+  const std::vector<int64_t> rows = test::rows_of_step(0, kSamples, kSamples);
+  for (int step = 0; step < 3; ++step) {
+    engine.train_step({&data, rows});
+  }
+  std::map<std::string, HostTensor> out;
+  for (const std::string& path : engine.weight_paths()) {
+    out.emplace(path, engine.read_variable(path));
+  }
+  return out;
+}
+
+void check_equal(const std::map<std::string, HostTensor>& found,
+                 const std::map<std::string, HostTensor>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (const auto& [path, value] : expected) {
+    CAPTURE(path);
+    double worst = 0;
+    for (int64_t i = 0; i < value.size(); ++i) {
+      worst = std::max(worst, std::abs(found.at(path).at(i) - value.at(i)));
+    }
+    CHECK(worst <= 1e-9);
+  }
+}
+
+const std::vector<int64_t> kInOrder = {0, 1, 2, 3, 4, 5, 6, 7};
+// For two devices: the head and the tail on the first, so that both have the same causal work.
+const std::vector<int64_t> kHeadTail = {0, 1, 6, 7, 2, 3, 4, 5};
+
+constexpr const char* kPlaced = R"(
+model:
+  layers:
+    - Input: {name: token_ids, shape: [8], dtype: int32}
+    - Input: {name: positions, shape: [8], dtype: int32}
+    - Embedding: {name: words, input_dim: 32, output_dim: 16, inputs: token_ids}
+    - PositionEmbedding: {name: places, sequence_length: 8, inputs: {inputs: words, positions: positions}}
+    - Add: {name: x, inputs: [words, places]}
+    - GroupQueryAttention: {name: attention, head_dim: 4, num_query_heads: 4, num_key_value_heads: 2,
+        rotary: {RotaryEmbedding: {}}, call: {use_causal_mask: true},
+        inputs: {query: x, value: x, positions: positions}}
+    - Add: {name: sum, inputs: [x, attention]}
+    - Dense: {name: logits, units: 32}
+)";
+constexpr const char* kContext =
+    "distribution: {device_mesh: {shape: [2, 2], axis_names: [data, seq]}, layout_map: context}\n";
+
+constexpr const char* kTensorParallel = R"(  layout_map:
+    .*/(query|key|value)/kernel: [null, model, null]
+    .*/(query|key|value)/bias: [model, null]
+    .*/attention_output/kernel: [model, null, null]
+    .*/feedforward_intermediate_dense/kernel: [null, model]
+    .*/feedforward_intermediate_dense/bias: [model]
+    .*/feedforward_output_dense/kernel: [model, null]
+)";
+constexpr const char* kLlamaParallel = R"(  layout_map:
+    .*/(query|key|value)/kernel: [null, model, null]
+    .*/attention_output/kernel: [model, null, null]
+    .*/feedforward_(gate|intermediate)_dense/kernel: [null, model]
+    .*/feedforward_output_dense/kernel: [model, null]
+)";
+
+}  // namespace
+
+TEST_CASE("transformers, data parallel: a scalar, and each weight's gradient once") {
+  const std::string mesh = "{shape: [4], axis_names: [data]}";
+  CHECK(counts(kGpt, mesh, "") ==
+        text({{"forward all_reduce data", 1}, {"backward all_reduce data", kGptWeights}}));
+  CHECK(counts(kLlama, mesh, "") ==
+        text({{"forward all_reduce data", 1}, {"backward all_reduce data", kLlamaWeights}}));
+}
+
+TEST_CASE("transformers, tensor parallel: two sums a layer in each direction") {
+  const std::string mesh = "{shape: [2, 2], axis_names: [data, model]}";
+  Counts expected = {{"forward all_reduce model", 2 * kLayers},
+                     {"forward all_reduce data", 1},
+                     {"backward all_reduce model", 2 * kLayers},
+                     {"backward all_reduce data", kGptWeights}};
+  CHECK(counts(kGpt, mesh, kTensorParallel) == text(expected));
+  expected["backward all_reduce data"] = kLlamaWeights;
+  CHECK(counts(kLlama, mesh, kLlamaParallel) == text(expected));
+}
+
+TEST_CASE("transformers, FSDP: each weight gathered once, each gradient scattered once") {
+  CHECK(counts(kGpt, "{shape: [4], axis_names: [data]}", "  zero: 3\n") ==
+        text({{"forward all_gather data", kGptWeights},
+              {"forward all_reduce data", 1},
+              {"backward reduce_scatter data", kGptWeights}}));
+}
+
+TEST_CASE("transformers, context parallel: keys and values gathered, their gradients scattered") {
+  const std::string mesh = "{shape: [2, 2], axis_names: [data, seq]}",
+                    rules = "  layout_map: context\n";
+  const Counts both = {{"forward all_gather seq", 2 * kLayers},
+                       {"forward all_reduce data seq", 1},
+                       {"backward reduce_scatter seq", 2 * kLayers}};
+  Counts gpt = both, llama = both;
+  // Each device has the gradient of its rows of the table of positions.
+  gpt["backward all_reduce data seq"] = kGptWeights - 1;
+  gpt["backward all_reduce data"] = 1;
+  gpt["backward all_gather seq"] = 1;
+  llama["backward all_reduce data seq"] = kLlamaWeights;
+  CHECK(counts(kGpt, mesh, rules) == text(gpt));
+  CHECK(counts(kLlama, mesh, rules) == text(llama));
+}
+
+TEST_CASE("context parallelism changes no weight, in order and with heads and tails together") {
+  for (const char* model : {kGpt, kLlama}) {
+    check_equal(trained(std::string(model) + kContext, kInOrder), trained(model, kInOrder));
+  }
+  const auto expected = trained(kPlaced, kInOrder);
+  check_equal(trained(kPlaced, kHeadTail), expected);
+  check_equal(trained(std::string(kPlaced) + kContext, kHeadTail), expected);
+}
+
+TEST_CASE("transformers: two axes for heads, of which keys and values have one") {
+  const std::string rules = R"(  batch_dim_name: data
+  layout_map:
+    .*/query/kernel: [null, [kv, rep], null]
+    .*/(key|value)/kernel: [null, kv, null]
+    .*/attention_output/kernel: [[kv, rep], null, null]
+    .*/feedforward_(gate|intermediate)_dense/kernel: [null, [kv, rep]]
+    .*/feedforward_output_dense/kernel: [[kv, rep], null]
+)";
+  // Besides tensor parallelism: the gradients of keys and values, summed over the query heads.
+  CHECK(counts(kLlama, "{shape: [1, 2, 2], axis_names: [data, kv, rep]}", rules) ==
+        text({{"forward all_reduce kv rep", 2 * kLayers},
+              {"backward all_reduce kv rep", 2 * kLayers},
+              {"backward all_reduce rep", 2 * kLayers}}));
+}
+
+}  // namespace meshtrain
