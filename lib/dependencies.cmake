@@ -94,6 +94,13 @@ meshtrain_library(Png libpng-dev png.h png16)
 meshtrain_library(TurboJpeg libturbojpeg0-dev turbojpeg.h turbojpeg)
 meshtrain_library(Crypto libssl-dev openssl/sha.h crypto)
 meshtrain_library(FarmHash libfarmhash-dev farmhash.h farmhash)
+# Unicode's tables, for BERT's tokenizers; without them these are refused.
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
+if(MESHTRAIN_SHARED)
+  find_library(UTF8PROC_LIBRARY NAMES utf8proc)
+else()
+  find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc)
+endif()
 # Its header only: the library is loaded by `data fetch`.
 find_path(CURL_INCLUDE_DIR curl/curl.h)
 meshtrain_need(CURL_INCLUDE_DIR libcurl4-openssl-dev)

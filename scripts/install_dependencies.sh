@@ -26,6 +26,7 @@ packages="
   libprotobuf-dev
   libssl-dev
   libturbojpeg0-dev
+  libutf8proc-dev
   libxxhash-dev
   libyaml-cpp-dev
   libzip-dev

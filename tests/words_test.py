@@ -67,7 +67,8 @@ IGNORED = re.compile(r"tests/(golden|fuzz/corpus|bench/results|errors/.*\.(txt|y
                      r"tests/words_test\.py$|.*/__pycache__/")
 # Another sense: (pattern of the path, word, reason).
 ALLOWED = [
-    (r"(lib/data/tokenizer/read_tokenizer|tests/unit/data/tokenizer_test)\.cc|configs/README\.md", "piece",
+    (r"lib/data/(tokenizer/.*|CMakeLists\.txt|README\.md)|tests/unit/data/tokenizer_test\.cc|(configs/)?README\.md$|"
+     r"tests/reference/tokenizers_golden\.py", "piece",
      "WordPiece and SentencePiece"),
     (r"app/subcommands/inspect\.cc$|lib/checkpoint/(format\.(h|cc)|part\.cc)$|tests/(fuzz/bombs|e2e/resume)_test\.cc$", "pieces",
      "the key in manifest.json"),

@@ -101,20 +101,6 @@ Sampler sampler_of(const GenerateOptions& options) {
   return sampler;
 }
 
-std::vector<int32_t> stop_ids(const Config& config) {
-  std::vector<int32_t> ids;
-  if (config.data.train) {
-    std::optional<int64_t> separator;
-    if (const auto text = options_if<TextOptions>(*config.data.train))
-      separator = text->document_separator.value;
-    if (const auto tokens = options_if<TokensOptions>(*config.data.train))
-      separator = tokens->document_separator.value;
-    if (separator)
-      ids.push_back(static_cast<int32_t>(*separator));
-  }
-  return ids;
-}
-
 void check_options(const GenerateOptions& options) {
   sampler_of(options);
   if (options.texts.new_ids > 0 && options.texts.length > 0)
@@ -132,26 +118,13 @@ DataSpec spec_of(const Setup& setup, const GenerationModel& model) {
   return spec;
 }
 
-void check_lengths(const TextPrompts& prompts, int64_t least, const std::string& reason) {
-  for (size_t i = 0; i < prompts.ids.size(); ++i) {
-    const auto length = static_cast<int64_t>(prompts.ids[i].size());
-    if (length < least) {
-      refuse(
-          "E324",
-          fmt::format("{} has {} id{}, and the model reads {} at once: {}",
-                      prompt_name(prompts.texts[i]), length, length == 1 ? "" : "s", least, reason),
-          fmt::format("a prompt of at least {} ids", least));
-    }
-  }
-}
-
 GenerationRequest request_of(const GenerateOptions& options, const Config& config,
                              int64_t num_ids) {
   GenerationRequest request;
   request.sampler = sampler_of(options);
   request.seed = config.seed.value;
   request.num_ids = num_ids;
-  request.stop_ids = stop_ids(config);
+  request.stop_ids = document_end(config.data);
   request.before_step = [] { throw_if_stopped("the ids so far"); };
   return request;
 }

@@ -146,6 +146,9 @@ class Restorer {
     std::set<std::string> lost;
     for (size_t v = 0; v < store.variables().size(); ++v) {
       const Variable& variable = store.variables()[v];
+      if (!is_state(variable)) {
+        break;
+      }
       const bool is_weight = variable.role == VariableRole::kWeight;
       const bool is_metric = variable.role == VariableRole::kMetric;
       if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight

@@ -10,6 +10,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr std::string_view kCachePath = "cache/";  // as passes/incremental.cc names them
 
 size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -29,6 +30,10 @@ TensorKind tensor_kind(const Variable& variable) {
       break;
   }
   return TensorKind::kMetric;
+}
+
+bool is_state(const Variable& variable) {
+  return variable.role != VariableRole::kMetric || !variable.path.starts_with(kCachePath);
 }
 
 std::string checkpoint_path(const Variable& variable) {
@@ -80,6 +85,9 @@ Snapshot::Snapshot(VariableStore& store) : store_(store) {
 void Snapshot::add_tensors() {
   for (size_t v = 0; v < store_.variables().size(); ++v) {
     const Variable& variable = store_.variables()[v];
+    if (!is_state(variable)) {
+      break;
+    }
     const Sharding& storage = variable.layout.storage;
     CheckpointTensor tensor{.path = checkpoint_path(variable),
                             .kind = tensor_kind(variable),

@@ -16,6 +16,9 @@
 
 namespace meshtrain {
 
+// False for caches of decode steps, which are behind all other variables and empty between texts.
+bool is_state(const Variable& variable);
+
 class Snapshot {
  public:
   struct Shard {

@@ -240,6 +240,56 @@ inline ClassSpec swap_ema_callback() {
   return spec;
 }
 
+struct StepValidationOptions : CallbackOptions {
+  int64_t every = 0;
+  std::optional<int64_t> steps;
+};
+inline ClassSpec step_validation_callback() {
+  using S = StepValidationOptions;
+  ClassSpec spec = class_of<S>(
+      "StepValidation", "validates within epochs, after every so many training steps",
+      {key("every", &S::every, "training steps, counted from the start of the run")
+           .least(1)
+           .required(),
+       key("steps", &S::steps, "batches of a validation; fit.validation_steps when null")
+           .least(1)});
+  spec.is_unique = true;
+  return spec;
+}
+
+// "epoch", "2 epochs", "500" or "500 steps".
+std::optional<Interval> parse_sample_freq(std::string_view text);
+struct TextSamplesOptions : CallbackOptions {
+  Located<std::vector<std::string>> prompts;
+  Interval every{Interval::Unit::kEpochs, 1};
+  int64_t max_new_tokens = 100;
+  Located<std::string> sampler{"top_k=5", {}};
+  double temperature = 1;
+  int64_t samples = 1;
+  std::string tokenizer;
+  std::string filename = "samples.txt";
+  int64_t verbose = 0;
+};
+inline ClassSpec text_samples_callback() {
+  using S = TextSamplesOptions;
+  ClassSpec spec = class_of<S>(
+      "TextSamples", "writes texts that the model continues, as `meshtrain generate` does",
+      {key("prompts", &S::prompts, "texts to continue").required(),
+       parsed_key("every", &S::every, "epoch", parse_sample_freq,
+                  "write epoch, 2 epochs or 500 (steps)",
+                  "epoch, 2 epochs or 500 (training steps)"),
+       key("max_new_tokens", &S::max_new_tokens, "characters or tokens behind a prompt").least(1),
+       key("sampler", &S::sampler, "greedy, random, top_k=K, top_p=P or beam=N"),
+       key("temperature", &S::temperature, "divides the logits").least(0.001).most(1000),
+       key("samples", &S::samples, "texts of each prompt").least(1).most(1000),
+       key("tokenizer", &S::tokenizer, "folder of the tokenizer, for files of tokens")
+           .of_kind(ValueKind::kPath),
+       key("filename", &S::filename, "the file").writes(CallbackOutput::kTable),
+       key("verbose", &S::verbose, "1 prints the texts, too").least(0).most(1)});
+  spec.is_unique = true;
+  return spec;
+}
+
 struct ResetStatesOptions : CallbackOptions {
   bool on_epoch_begin = true;
   bool on_test_begin = true;
@@ -269,7 +319,8 @@ inline std::vector<ClassSpec> declared_callbacks() {
   return {model_checkpoint_callback(), backup_callback(),           early_stopping_callback(),
           reduce_lr_callback(),        scheduler_callback(),        csv_logger_callback(),
           tensorboard_callback(),      terminate_on_nan_callback(), swap_ema_callback(),
-          run_command_callback(),      reset_states_callback()};
+          run_command_callback(),      step_validation_callback(),  text_samples_callback(),
+          reset_states_callback()};
 }
 
 }  // namespace meshtrain

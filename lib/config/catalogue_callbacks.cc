@@ -76,6 +76,11 @@ std::optional<Interval> parse_backup_freq(std::string_view text) {
   return text == "false" ? Interval{} : parse_save_freq(text);
 }
 
+std::optional<Interval> parse_sample_freq(std::string_view text) {
+  const std::optional<Interval> out = parse_save_freq(text);
+  return out && out->unit == Interval::Unit::kSeconds ? std::nullopt : out;
+}
+
 std::optional<int64_t> parse_update_freq(std::string_view text) {
   const bool is_count = !text.empty() && text.size() < 18 && text[0] != '0' &&
                         text.find_first_not_of("0123456789") == std::string_view::npos;

@@ -64,6 +64,9 @@ std::vector<ClassSpec> of_losses() {
               class_axis()}),
       metric("Perplexity", "e to the mean crossentropy of integer targets (Keras Hub)",
              {from_logits(), integer("mask_token_id", "null", "target that does not count")}),
+      metric("BitsPerByte", "mean crossentropy of integer targets in bits, for each byte of text",
+             {from_logits(), integer("mask_token_id", "null", "target that does not count"),
+              number("bytes_per_token", "1.0", "bytes of the text / its tokens").above(0)}),
       metric("Mean", "mean of the output"),
       metric("Sum", "sum of the output"),
   };

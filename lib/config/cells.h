@@ -33,8 +33,8 @@ std::vector<std::string> state_names(const ConfigObject& layer, const std::strin
 
 // Whether a layer, or one within a Bidirectional, keeps its states from batch to batch.
 bool is_stateful(const ConfigObject& layer);
-// The argument that such a layer gets beside those of the catalogue: the `batch_size` of the model's
-// Inputs.
+// The argument that such a layer gets beside those of the catalogue: the `batch_size` of the
+// model's Inputs.
 inline constexpr const char* kStateBatch = "state_batch";
 void set_state_batch(ConfigObject& layer, int64_t batch_size);
 

@@ -198,11 +198,9 @@ std::string explain_classes(std::string_view name, std::optional<std::string_vie
     const auto category = static_cast<Category>(i);
     if (is_unsupported_class(category, name)) {
       const std::string other = instead_of(category, name);
-      texts.push_back(fmt::format("{} ({}): {}{}\n", name, category_name(category),
-                                  name == kRefusedLayer
-                                      ? "not here"
-                                      : "comes with a later release; until then it is refused",
-                                  other.empty() ? "" : "; " + other));
+      texts.push_back(
+          fmt::format("{} ({}): comes with a later release; until then it is refused{}\n", name,
+                      category_name(category), other.empty() ? "" : "; " + other));
     } else if (const std::string_view instead = refusal(category, name); !instead.empty()) {
       texts.push_back(
           fmt::format("{} ({}): not here; {}\n", name, category_name(category), instead));
@@ -248,7 +246,7 @@ std::string explain_early_key(std::string_view word) {
       {"blocks", "parts of a model by name, used as layers and by `Repeat`"},
       {"profiles",
        "named changes, as `profiles: {debug: {fit.epochs: 1}}`; `--profile debug` applies one"},
-      {"extends", "a file, or a list of them, below this one's folder that this one is laid over"},
+      {"extends", "a config, or a list of them, that this one is laid over; relative to this file"},
       {"override", "changes by path, as `override: {fit.epochs: 3}`, after `extends`"}};
   for (const auto& [key, text] : kKeys) {
     if (key == word) {

@@ -49,19 +49,9 @@ constexpr OtherName kOtherNames[] = {
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
     {Category::kLayer, "convlstm1d convlstm2d convlstm3d",
      "`LSTM`, `GRU` and `SimpleRNN` read sequences, backwards with `go_backwards: true`"},
-    {Category::kLayer,
-     "multiheadattention multiheadedattention attention additiveattention groupqueryattention "
-     "groupedqueryattention",
-     "`Conv1D: {padding: causal}` and `EinsumDense` mix the steps of a sequence"},
-    {Category::kLayer, "lambda",
-     "functions of Python are never run here; write it with layers: Rescaling, Activation, Add, "
-     "Multiply, Reshape, Permute"},
-    {Category::kLayer, "masking", "give padded steps a sample weight of 0 (`sample_weight`)"},
     {Category::kLayer, "textvectorization stringlookup integerlookup hashing hashedcrossing",
      "texts are no tensors here; `preprocessing` of the source `csv` takes it: "
      "`preprocessing: [{TextVectorization: {column: review}}]`"},
-    {Category::kLayer, "timedistributed",
-     "`Dense` and `EinsumDense` act on the last axis of every step by themselves"},
     {Category::kTransform, "normalization normalize",
      "put `Normalization` after the Input: it learns from the training data"},
     {Category::kTransform, "resizing resize",

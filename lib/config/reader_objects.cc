@@ -142,9 +142,7 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
   const std::string other = instead_of(category, is_number ? form.spelled : bare);
   if (is_unsupported_class(category, bare)) {
     Diagnostic& d = diagnostics_.error(
-        "E122", form.loc,
-        bare == kRefusedLayer ? fmt::format("there is no {} `{}` here", what, bare)
-                              : fmt::format("{} `{}` comes with a later release", what, bare));
+        "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, bare));
     if (!other.empty()) {
       d.help(other);
     }

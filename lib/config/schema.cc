@@ -58,7 +58,8 @@ const Section& distribution_section() {
        key("reshard_after_forward", &S::reshard_after_forward,
            "weights stored in parts, more than 400 MiB of them, are gathered again for the "
            "backward pass, not kept for it"),
-       section("checks", checks_section(), "what is an error"),
+       section("checks", checks_section(),
+               "which mistakes of a layout are errors, warnings or nothing"),
        key("auto_shard_dataset", &S::auto_shard_dataset,
            "each process reads of the data only what it computes with; there is no other way")});
   return kSection;
@@ -233,7 +234,9 @@ const Section& run_section() {
               count("check_replicas", &S::check_replicas,
                     "steps between comparisons of what several processes hold alike; 0: never", 0),
               map_of("on_signal", ValueKind::kText,
-                     "signal -> checkpoint-exit, checkpoint, report, exit, ignore"),
+                     "what each signal does: checkpoint-exit (SIGINT, SIGTERM and SIGUSR1 without "
+                     "this key), checkpoint (SIGUSR2, SIGHUP), report (SIGQUIT), exit or ignore; "
+                     "as {SIGHUP: ignore, SIGTERM: exit}"),
               unsupported("metrics",
                           "forms of the metrics' files; metrics.jsonl and metrics.csv are written"),
               unsupported("trace", "a time line of steps")});

@@ -68,6 +68,7 @@ CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
   }
   CsvLayout::Array out{array.name, {}, array.is_vector};
   std::vector<std::string>& names = layout.written[std::move(as_written)];
+  names.clear();  // two transforms may read one column
   for (size_t i = 0; i < array.columns.size(); ++i) {
     const size_t column = known ? find_known(array.columns[i], (*known)[i], *learned, header)
                                 : find_csv_column(header.names, array.columns[i], header.file);

@@ -1,5 +1,6 @@
 #include "data/dataset_spec.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "config/source_like.h"
@@ -11,16 +12,37 @@
 
 namespace meshtrain {
 
-std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data) {
+int64_t samples_with_classes(const ConfigObject& source) {
+  constexpr int64_t kGroup = 10;  // of digits: one of each class
+  constexpr int64_t kDrawn = 64, kMostNumbers = 1024;
+  if (const auto digits = options_if<DigitsOptions>(source)) {
+    return std::min(kGroup, digits->samples.value_or(kGroup));
+  }
+  const auto random = options_if<RandomOptions>(source);
+  if (!random || !random->classes.value) {
+    return 0;
+  }
+  int64_t numbers = 1;
+  for (const int64_t size : random->shape.value) {
+    numbers = size > kMostNumbers ? size : numbers * size;
+    if (numbers > kMostNumbers) {
+      return 0;
+    }
+  }
+  return std::min(kDrawn, random->samples);
+}
+
+std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data,
+                                    int64_t samples) {
   if (!class_of_object(Category::kSource, source).is_generated) {
     return std::nullopt;
   }
-  ConfigObject empty = source;
-  empty.args.at("samples").data = int64_t{0};
+  ConfigObject few = source;
+  few.args.at("samples").data = samples;
   if (has_options<SplitOptions>(source)) {
-    empty.args.at("split").data = kSplits[0];  // of parts there would be none
+    few.args.at("split").data = kSplits[0];  // of parts there would be none
   }
-  Dataset dataset = read_source(empty, data.base_dir);
+  Dataset dataset = read_source(few, data.base_dir);
   transform_dataset(dataset, data);
   if (read_options<SourceOptions>(source).own_target.value) {
     take_own_targets(dataset);

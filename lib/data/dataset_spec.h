@@ -1,6 +1,7 @@
 // The spec of a source's data, without opening a file.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +11,14 @@
 namespace meshtrain {
 
 // Returns the dataset of a synthetic source (random, digits) with the types and shapes of its
-// arrays but without samples. Returns nothing for a source of files, which would have to be opened.
-std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data);
+// arrays and `samples` samples. Returns nothing for a source of files, which would have to be
+// opened.
+std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data,
+                                    int64_t samples = 0);
+
+// Returns how many samples of a synthetic source show its classes at next to no cost: 0 where
+// there are no classes, or samples are large.
+int64_t samples_with_classes(const ConfigObject& source);
 
 // Returns whether the files of a source have so few bytes that they can be read at once, some 0.1
 // s. Folders do not.

@@ -73,12 +73,19 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
   return {data.description, data.class_names};
 }
 
+// True for a second line: one line with separators is no table.
+bool has_rows(std::string_view beginning) {
+  const size_t end = beginning.find('\n');
+  return end != std::string_view::npos && end + 1 < beginning.size();
+}
+
 // A table where the first lines have the same columns, or by its name; else a text.
 Guessed profile_file(const std::string& path, const InputFile& file) {
   std::string beginning(std::min<uint64_t>(file.size(), uint64_t{1} << 16), '\0');
   file.read_at(0, reinterpret_cast<std::byte*>(beginning.data()), beginning.size());
   const std::string name = to_lower(path);
-  if (ends_with(name, ".csv") || ends_with(name, ".tsv") || guess_separator(beginning)) {
+  if (ends_with(name, ".csv") || ends_with(name, ".tsv") ||
+      (has_rows(beginning) && guess_separator(beginning))) {
     Guessed table{"csv " + path};
     table.table = profile_table({path}, {});
     return table;

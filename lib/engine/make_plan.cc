@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/gpu/load.h"
 #include "base/nccl_settings.h"
 #include "config/source.h"
 #include "engine/host_memory.h"
@@ -299,6 +300,19 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
     report.estimate = estimate(setup, report, compiled, used_part(*hardware));
   }
   return report;
+}
+
+std::optional<Hardware> own_hardware(const Setup& setup) {
+  const DeviceRequest& request = setup.distribution().devices;
+  if (!request.is_gpu) {
+    return *find_hardware(known_hardware(), "cpu");
+  }
+  std::string reason;
+  gpu::Runtime* const runtime = gpu::load_runtime(reason);
+  const int first = request.gpus.empty() ? 0 : request.gpus[0];
+  const Hardware* found =
+      runtime == nullptr ? nullptr : hardware_of_device(runtime->info(first).name);
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 PlanSummary plan_config(const Config& config, int64_t hosts, const std::string& dump_ir) {

@@ -1,6 +1,7 @@
 // The plan of a Setup.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/setup.h"
@@ -12,6 +13,10 @@ namespace meshtrain {
 // separately. With `hardware`, the summary estimates the time of a step.
 PlanSummary make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true,
                       const Hardware* hardware = nullptr);
+
+// The hardware of a run's own devices, for an estimate: `cpu` for virtual ones, else what the name
+// of its first GPU says. Nothing for a GPU that is not in the table.
+std::optional<Hardware> own_hardware(const Setup& setup);
 
 // The plan of a config, without data and devices, with an estimate for the hardware that it names.
 // `hosts` that these devices are in, 0: as the hardware has them. `dump_ir`: as Setup has it.

@@ -382,7 +382,7 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
       return;
     }
     collect(diagnostics, [&] {
-      to = dataset_spec(*source, sources);
+      to = dataset_spec(*source, sources, samples_with_classes(*source));
       to = to ? std::move(to)
               : load_dataset(without_decoding(*source), sources, nullptr, {.beginning = true});
       order_arrays(config.model, *to);

@@ -13,26 +13,25 @@
 namespace meshtrain {
 namespace {
 
-[[noreturn]] void refuse_sampler(std::string_view text, const std::string& why) {
-  throw ConfigError("E140", {}, fmt::format("--sampler `{}`: {}", text, why))
-      .help("greedy, random, top_k=40, top_p=0.9 or beam=4");
-}
+struct BadSampler {
+  std::string why;
+};
 
-int64_t count_of(std::string_view text, std::string_view value, int64_t otherwise) {
+int64_t count_of(std::string_view value, int64_t otherwise) {
   if (value.data() == nullptr)
     return otherwise;
   const auto count = parse_number<int64_t>(value);
   if (!count || *count < 1)
-    refuse_sampler(text, fmt::format("`{}` is no whole number from 1 on", value));
+    throw BadSampler{fmt::format("`{}` is no whole number from 1 on", value)};
   return *count;
 }
 
-double share_of(std::string_view text, std::string_view value, double otherwise) {
+double share_of(std::string_view value, double otherwise) {
   if (value.data() == nullptr)
     return otherwise;
   const auto share = parse_number<double>(value);
   if (!share || !(*share > 0 && *share <= 1))
-    refuse_sampler(text, fmt::format("`{}` is no number above 0, at most 1", value));
+    throw BadSampler{fmt::format("`{}` is no number above 0, at most 1", value)};
   return *share;
 }
 
@@ -84,9 +83,7 @@ std::vector<int32_t> kept_ids(const Sampler& sampler, std::span<const float> sco
   return ids;
 }
 
-}  // namespace
-
-Sampler parse_sampler(std::string_view text) {
+Sampler read_sampler(std::string_view text) {
   const size_t at = text.find('=');
   const std::string_view name = text.substr(0, at);
   std::string_view value;  // no data: none is given
@@ -96,19 +93,32 @@ Sampler parse_sampler(std::string_view text) {
   if (name == "greedy" || name == "random") {
     sampler.kind = name == "greedy" ? Sampler::Kind::kGreedy : Sampler::Kind::kRandom;
     if (value.data() != nullptr)
-      refuse_sampler(text, fmt::format("`{}` takes no number", name));
+      throw BadSampler{fmt::format("`{}` takes no number", name)};
   } else if (name == "top_k") {
-    sampler.count = count_of(text, value, 5);
+    sampler.count = count_of(value, 5);
   } else if (name == "top_p") {
     sampler.kind = Sampler::Kind::kTopP;
-    sampler.share = share_of(text, value, 0.1);
+    sampler.share = share_of(value, 0.1);
   } else if (name == "beam") {
     sampler.kind = Sampler::Kind::kBeam;
-    sampler.count = count_of(text, value, 5);
+    sampler.count = count_of(value, 5);
+  } else if (name == "contrastive") {
+    throw BadSampler{"contrastive search compares hidden states, which a model does not give"};
   } else {
-    refuse_sampler(text, "there is no such sampler");
+    throw BadSampler{"there is no such sampler"};
   }
   return sampler;
+}
+
+}  // namespace
+
+Sampler parse_sampler(std::string_view text, std::string_view name, const SourceLoc& loc) {
+  try {
+    return read_sampler(text);
+  } catch (const BadSampler& bad) {
+    throw ConfigError(loc ? "E112" : "E140", loc, fmt::format("{} `{}`: {}", name, text, bad.why))
+        .help("greedy, random, top_k=40, top_p=0.9 or beam=4");
+  }
 }
 
 int32_t sample_id(const Sampler& sampler, std::span<const float> scores, double uniform) {

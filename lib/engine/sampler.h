@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/diagnostic.h"
+
 namespace meshtrain {
 
 struct Sampler {
@@ -18,8 +20,9 @@ struct Sampler {
 };
 
 // "greedy", "random", "top_k=40", "top_p=0.9" or "beam=4"; "top_k" and "beam" alone have Keras
-// Hub's 5, "top_p" its 0.1. Throws ConfigError E140 for another text.
-Sampler parse_sampler(std::string_view text);
+// Hub's 5, "top_p" its 0.1. Throws ConfigError E140 for another text, which `name` has.
+Sampler parse_sampler(std::string_view text, std::string_view name = "--sampler",
+                      const SourceLoc& loc = {});
 
 // Returns an id. Probabilities are softmax(scores / temperature); of these greedy takes the
 // largest, top_k the k largest, top_p the largest ones until they exceed p in sum. Among equal ones

@@ -50,7 +50,7 @@ class IdLayer : public ConfiguredLayer {
   using ConfiguredLayer::ConfiguredLayer;
 
   DType output_dtype(std::span<const DType>) const override {
-    return encoding().keeps_ids() ? DType::kInt32 : dtype;
+    return config_.string("output_mode") == "int" ? DType::kInt32 : dtype;
   }
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!takes_one(inputs, diagnostics)) {
@@ -101,8 +101,8 @@ class Discretization final : public IdLayer {
     }
     const std::vector<double> given =
         has_boundaries() ? numbers_of(config_.arg("bin_boundaries")) : std::vector<double>();
-    if (!std::is_sorted(given.begin(), given.end())) {
-      argument_error(diagnostics, "bin_boundaries", "do not ascend")
+    if (has_boundaries() && (given.empty() || !std::is_sorted(given.begin(), given.end()))) {
+      argument_error(diagnostics, "bin_boundaries", given.empty() ? "is empty" : "do not ascend")
           .help("write the smallest first");
       return failed_shape();
     }
@@ -131,7 +131,7 @@ class Discretization final : public IdLayer {
   int64_t depth() const override {
     return has_boundaries()
                ? static_cast<int64_t>(numbers_of(config_.arg("bin_boundaries")).size()) + 1
-               : config_.integer("num_bins");
+               : integer_or(config_, "num_bins", 1);  // missing: build() refuses it
   }
 
  private:

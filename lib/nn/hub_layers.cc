@@ -118,6 +118,11 @@ class MaskedLMHead final : public CompositeLayer {
     }
     const Shape &x = inputs[place("inputs")], &positions = inputs[place("mask_positions")];
     const Shape gathered = {x[0], positions[1], x[2]};
+    const int64_t size = config_.integer("vocabulary_size");
+    kernel_ = Layer::add_weight("output_kernel", {x[2], size}, variable_dtype,
+                                make_initializer(config_.arg("kernel_initializer")));
+    bias_ = Layer::add_weight("output_bias", {size}, variable_dtype,
+                              make_initializer(config_.arg("bias_initializer")));
     ConfigObject object = part_object("Dense");
     object.args["units"].data = x[2];
     object.args["activation"] = config_.arg("intermediate_activation");
@@ -135,11 +140,6 @@ class MaskedLMHead final : public CompositeLayer {
     object = part_object("LayerNormalization");
     object.args["epsilon"] = config_.arg("layer_norm_epsilon");
     build_part(norm_, object, {&gathered, 1}, {}, diagnostics);
-    const int64_t size = config_.integer("vocabulary_size");
-    kernel_ = Layer::add_weight("output_kernel", {x[2], size}, variable_dtype,
-                                make_initializer(config_.arg("kernel_initializer")));
-    bias_ = Layer::add_weight("output_bias", {size}, variable_dtype,
-                              make_initializer(config_.arg("bias_initializer")));
     return activated_shape(inputs, {x[0], positions[1], size}, diagnostics);
   }
 

@@ -2,6 +2,7 @@
 // Source: Keras 3 metrics/reduction_metrics.py, regression_metrics.py, correlation_metrics.py.
 #include <cmath>
 #include <map>
+#include <numbers>
 
 #include "base/text.h"
 #include "nn/arguments.h"
@@ -152,7 +153,8 @@ Metric make_loss_metric(const MetricRequest& request) {
   return out;
 }
 
-// Source: Keras Hub metrics/perplexity.py. A masked target has no weight, unlike an ignored class.
+// Perplexity, and BitsPerByte: the same mean as bits. Source: Keras Hub metrics/perplexity.py. A
+// masked target has no weight, unlike an ignored class.
 Metric make_perplexity(const MetricRequest& request) {
   const std::string loss = "SparseCategoricalCrossentropy";
   request.shapes_fit(loss);
@@ -177,8 +179,14 @@ Metric make_perplexity(const MetricRequest& request) {
       return plain(b, y, p, weight == kNone ? counted : b.mul(weight, counted), state);
     };
   }
-  out.result = [](const std::vector<HostTensor>& state) {
-    return std::vector{state[1].at(0) == 0 ? 0 : std::exp(mean_result(state))};
+  const double nats_per_byte = request.config.has("bytes_per_token")
+                                   ? std::numbers::ln2 * request.config.number("bytes_per_token")
+                                   : 0;
+  out.result = [nats_per_byte](const std::vector<HostTensor>& state) {
+    const double mean = mean_result(state);
+    return std::vector{state[1].at(0) == 0 ? 0
+                       : nats_per_byte > 0 ? mean / nats_per_byte
+                                           : std::exp(mean)};
   };
   return out;
 }
@@ -298,7 +306,7 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
   if (request.key == "pearsoncorrelation" || request.key == "concordancecorrelation") {
     return make_correlation(request);
   }
-  if (request.key == "perplexity") {
+  if (request.key == "perplexity" || request.key == "bitsperbyte") {
     return make_perplexity(request);
   }
   for (const auto& family :

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "config/layer_names.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
@@ -193,6 +194,28 @@ class ModelBuilder {
     }
   }
 
+  // Call accepts what some class takes when it is called; this one must.
+  void check_call_arguments(const ConfigObject& call, const Layer& layer) {
+    if (!call.has("call")) {
+      return;
+    }
+    std::vector<std::string> known;
+    if (const ClassSpec* spec = find_class(Category::kLayer, layer.class_name)) {
+      for (const Spec& arg : spec->args) {
+        known = arg.name == "call" ? arg.section->names() : known;
+      }
+    }
+    for (const auto& [name, value] : call.arg("call").dict()) {
+      if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end()) {
+        diagnostics_
+            .error("E111", value.loc,
+                   fmt::format("`{}` ({}) takes no `{}` when it is called", layer.name,
+                               layer.class_name, name))
+            .help(known.empty() ? "leave `call` out" : "it takes: " + join(known, ", "));
+      }
+    }
+  }
+
   // The layer of a call: a new one, or for Call an earlier one.
   Layer* find_or_make(const LayerConfig& config, Model::Call& call) {
     if (config.object.class_name == "Call") {
@@ -207,6 +230,7 @@ class ModelBuilder {
         return nullptr;
       }
       call.layer = model_.calls_[earlier].layer;
+      check_call_arguments(config.object, *model_.layers_[call.layer]);
       return model_.layers_[call.layer].get();
     }
     try {

@@ -246,7 +246,12 @@ class TokenAndPositionEmbedding final : public PositionLayer {
     }
     const Shape& ids = inputs[role("inputs")];
     const int64_t rows = config_.integer("sequence_length");
-    if (ids.size() != 2 || (!has_role("positions") && start_index() + ids[1] > rows)) {
+    if (ids.size() != 2) {
+      shape_error(diagnostics, inputs, "it needs ids (batch, steps)")
+          .help("give it an Input of ids: {shape: [steps], dtype: int32}");
+      return failed_shape();
+    }
+    if (!has_role("positions") && start_index() + ids[1] > rows) {
       shape_error(diagnostics, inputs,
                   fmt::format("it needs ids (batch, steps) of at most {} steps", rows))
           .help("raise `sequence_length`, or shorten the input");

@@ -260,7 +260,7 @@ class StackedCells final : public CompositeLayer {
     for (const NamedCell& cell : cells) {
       const std::string& given = cell.object->class_name;
       if (!is_cell_class(given) || given == "StackedRNNCells") {
-        argument_error(diagnostics, "cells", fmt::format("has a {}, which is no cell", given))
+        argument_error(diagnostics, "cells", fmt::format("holds {}, which is no cell", given))
             .help("write SimpleRNNCell, LSTMCell or GRUCell");
         ok = false;
       } else if (!names.insert(cell.name).second) {

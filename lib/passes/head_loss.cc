@@ -133,6 +133,9 @@ class HeadPlacer {
       return false;
     }
     for (const NodeId n : *needed) {
+      for (const ValueId output : graph_.nodes[n].outputs) {
+        graph_.values[output].cotangent_of = kNone;  // that value is now behind it
+      }
       move(n);
     }
     Node& forward = graph_.nodes[head.forward];

@@ -155,4 +155,21 @@ const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_vi
   return found == table.end() ? nullptr : &*found;
 }
 
+const Hardware* hardware_of_device(std::string_view device_name) {
+  std::string words(device_name);
+  std::replace_if(
+      words.begin(), words.end(), [](char c) { return c == '-' || c == '/'; }, ' ');
+  const std::vector<std::string> parts = split(words, ' ');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const std::string& name :
+         {parts[i], i + 1 < parts.size() ? parts[i] + parts[i + 1] : ""}) {
+      const Hardware* found = find_hardware(known_hardware(), name);
+      if (found != nullptr && !found->is_virtual) {
+        return found;
+      }
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace meshtrain

@@ -64,5 +64,7 @@ struct Hardware {
 const std::vector<Hardware>& known_hardware();
 // Upper and lower case are one, and "RTX 4090" is "RTX4090"; null when there is none.
 const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_view name);
+// The hardware of a device by the name that its driver gives: H100 for "NVIDIA H100 80GB HBM3".
+const Hardware* hardware_of_device(std::string_view device_name);
 
 }  // namespace meshtrain

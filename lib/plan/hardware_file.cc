@@ -302,6 +302,10 @@ const Hardware* requested_hardware(const DeviceRequest& request,
       "E113", request.text.loc, fmt::format("`{}` names no known hardware", request.text.value));
   suggest(d, name, names);
   d.note(fmt::format("known: {}", join(names, ", ")));
+  const std::string lower = to_lower(name);
+  if (starts_with(lower, "mi") || starts_with(lower, "tpu") || starts_with(lower, "gaudi")) {
+    d.note("meshtrain runs on CPUs and NVIDIA GPUs: nothing can run what such a plan says");
+  }
   d.help("describe others in a YAML file and give it as `--hardware FILE`");
   throw ConfigError(std::move(diagnostics));
 }

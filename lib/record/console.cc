@@ -79,12 +79,12 @@ void Console::write_painted(const TextSink& sink, std::string_view text) const {
 }
 
 void Console::animate(const std::string& label, int64_t steps, int64_t done,
-                      const std::string& text) {
+                      const std::string& text, const BatchWork& work) {
   animation_.reset();
   if (animates_) {
     animation_.emplace(label, steps, done,
                        MovingBarOptions{options_.now, options_.err, options_.columns,
-                                        options_.color, options_.has_escapes});
+                                        options_.color, options_.has_escapes, work});
     if (!options_.stdout_is_pipe) {
       animation_->begin(text);
     }
@@ -134,13 +134,13 @@ void Console::beat(int64_t step, const std::function<Logs()>& logs) {
                            step, steps_, now - start_, metrics_text(logs(), true)));
 }
 
-void Console::end(int64_t steps, const Logs& logs) {
+void Console::end(int64_t steps, const Logs& logs, const std::string& rates) {
   animation_.reset();
   if (copy_) {
-    copy_->finish(steps, logs);
+    copy_->finish(steps, logs, rates);
     copy_.reset();
   }
-  record_->finish(steps, logs);
+  record_->finish(steps, logs, rates);
   record_.reset();
 }
 
@@ -148,7 +148,7 @@ void Console::on_epoch_begin(const EpochStart& start) {
   epoch_ = start;
   begin(start.epochs > 1 ? fmt::format("Epoch {}/{}", start.epoch + 1, start.epochs) : "",
         start.steps, start.done);
-  animate("", start.steps, start.done, has_stepped_ ? "" : "first step");
+  animate("", start.steps, start.done, has_stepped_ ? "" : "first step", work_);
 }
 void Console::on_train_step(const TrainPosition& position, const StepRunner& runner) {
   has_stepped_ = true;
@@ -157,7 +157,7 @@ void Console::on_train_step(const TrainPosition& position, const StepRunner& run
 }
 void Console::on_epoch_end(EpochReport& report) {
   epoch_seconds_ = epoch_.done == 0 ? options_.now() - start_ : epoch_seconds_;
-  end(report.steps, report.logs);
+  end(report.steps, report.logs, rates_text(work_, seconds_per_step(report)));
 }
 
 // A validation is part of its epoch's line; while it runs it has a bar.
@@ -184,9 +184,17 @@ void Console::on_pass_step(const PassPosition& position, const StepRunner& runne
 void Console::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
   if (position.pass != Pass::kValidation) {
     end(report.steps, report.logs);
-  } else {
-    animation_.reset();
+    return;
   }
+  animation_.reset();
+  if (!is_within_epoch(position)) {
+    return;
+  }
+  if (options_.format != LogFormat::kJson) {
+    print(fmt::format("step {}{}\n", position.at.step,
+                      metrics_text(validation_logs(report.logs), false)));
+  }
+  animate("", steps_, position.at.batch, "", work_);
 }
 
 void Console::on_stop(const StopReport& report) {

@@ -60,13 +60,16 @@ class Console : public Hook {
   void finish();
   // Removes a moving bar from the terminal before an error is shown.
   void interrupt();
+  // What a training step computes: rates follow its time.
+  void set_work(const BatchWork& work) { work_ = work; }
 
  private:
   void begin(std::string title, int64_t steps, int64_t done = 0);
   bool waits_for_reader() const;
-  void animate(const std::string& label, int64_t steps, int64_t done, const std::string& text);
+  void animate(const std::string& label, int64_t steps, int64_t done, const std::string& text,
+               const BatchWork& work = {});
   void step(int64_t step, const std::function<Logs()>& logs);
-  void end(int64_t steps, const Logs& logs);
+  void end(int64_t steps, const Logs& logs, const std::string& rates = "");
   void beat(int64_t step, const std::function<Logs()>& logs);
   std::optional<double> seconds_of_later_epochs() const;
   void write_painted(const TextSink& sink, std::string_view text) const;
@@ -76,6 +79,7 @@ class Console : public Hook {
   bool animates_;
   bool beats_;
   bool shows_end_only_;  // the record is a bar that does not move: the animation does
+  BatchWork work_;
   EpochStart epoch_;
   double epoch_seconds_ = 0;  // of the last whole epoch; 0: none yet
   bool has_stepped_ = false;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "config/source_classes.h"
 
 namespace meshtrain {
 namespace {
@@ -67,6 +68,30 @@ TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, in
           .help("use the tokenizer that the model was trained with");
   }
   return out;
+}
+
+void check_lengths(const TextPrompts& prompts, int64_t least, const std::string& reason) {
+  for (size_t i = 0; i < prompts.ids.size(); ++i) {
+    const auto length = static_cast<int64_t>(prompts.ids[i].size());
+    if (length < least) {
+      throw ConfigError(
+          "E324", {},
+          fmt::format("{} has {} id{}, and the model reads {} at once: {}",
+                      prompt_name(prompts.texts[i]), length, length == 1 ? "" : "s", least, reason))
+          .help(fmt::format("a prompt of at least {} ids", least));
+    }
+  }
+}
+
+std::vector<int32_t> document_end(const DataConfig& data) {
+  std::optional<int64_t> id;
+  if (data.train) {
+    if (const auto text = options_if<TextOptions>(*data.train))
+      id = text->document_separator.value;
+    if (const auto tokens = options_if<TokensOptions>(*data.train))
+      id = tokens->document_separator.value;
+  }
+  return id ? std::vector<int32_t>{static_cast<int32_t>(*id)} : std::vector<int32_t>();
 }
 
 std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config.h"
 #include "data/text_codec.h"
 #include "engine/generation.h"
 
@@ -20,6 +21,11 @@ struct TextPrompts {
 TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids);
 // The start of a prompt for messages: "the prompt `Once upon a`".
 std::string prompt_name(std::string_view prompt);
+
+// Throws ConfigError E324 for a prompt of fewer than `least` ids, with the reason.
+void check_lengths(const TextPrompts& prompts, int64_t least, const std::string& reason);
+// The id that ends a document of the training data, as a list of none or one.
+std::vector<int32_t> document_end(const DataConfig& data);
 
 struct Continuation {
   size_t prompt = 0;

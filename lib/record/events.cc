@@ -25,6 +25,15 @@ std::string logs_json(const Logs& logs, const LogLists& lists) {
   return out + "}";
 }
 
+std::string rates_json(const BatchWork& work, double seconds) {
+  std::string out;
+  if (const double tokens = work.tokens_per_second(seconds); tokens > 0)
+    out += fmt::format(R"(,"tokens_per_second":{:.1f})", tokens);
+  if (const double mfu = work.mfu(seconds); mfu > 0)
+    out += fmt::format(R"(,"mfu":{:.6f})", mfu);
+  return out;
+}
+
 }  // namespace
 
 std::string json_string(std::string_view text) {
@@ -36,6 +45,7 @@ std::string json_number(double value) {
 }
 
 void EventLog::start(const RunInfo& info) {
+  work_ = info.work;
   nlohmann::ordered_json event = {
       {"event", "start"},
       {"version", info.version},
@@ -86,15 +96,19 @@ void EventLog::on_train_step(const TrainPosition& position, const StepRunner& ru
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {
-  const double ms = report.timed_steps > 0
-                        ? report.train_seconds * 1e3 / static_cast<double>(report.timed_steps)
-                        : 0.0;
+  const double seconds = seconds_per_step(report);
   emit(fmt::format(
-      R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f},"logs":{}}})",
-      report.epoch, report.steps, report.seconds, ms, logs_json(report.logs, report.lists)));
+      R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f}{},"logs":{}}})",
+      report.epoch, report.steps, report.seconds, seconds * 1e3, rates_json(work_, seconds),
+      logs_json(report.logs, report.lists)));
 }
 
 void EventLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
+  if (is_within_epoch(position)) {
+    emit(fmt::format(R"({{"event":"validation","epoch":{},"step":{},"seconds":{:.6f},"logs":{}}})",
+                     position.at.epoch + 1, position.at.batch, report.seconds,
+                     logs_json(validation_logs(report.logs), {})));
+  }
   if (position.pass != Pass::kEvaluation) {
     return;
   }

@@ -60,6 +60,9 @@ void MovingBar::update(int64_t step, std::optional<double> rest,
   for (const auto& log : logs()) {
     parts.push_back(metrics_text({log}, true));
   }
+  const std::string rates = rates_text(options_.work, per_step);
+  if (!rates.empty())
+    parts.insert(parts.begin(), rates);
   draw(line(step, fmt::format("{} {}", progress_time(left), progress_step_time(per_step)), parts));
 }
 

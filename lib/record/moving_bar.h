@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/logs.h"
+#include "record/batch_work.h"
 #include "record/progress.h"
 
 namespace meshtrain {
@@ -24,6 +25,7 @@ struct MovingBarOptions {
   std::function<int()> columns;  // of the terminal, now
   bool color = true;
   bool has_escapes = true;  // the terminal moves its cursor; false: TERM=dumb
+  BatchWork work = {};      // of its steps, for rates
 };
 
 class MovingBar {

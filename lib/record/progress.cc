@@ -111,7 +111,8 @@ void Progbar::update(int64_t current, const std::function<Logs()>& logs) {
   draw(current, now, false);
 }
 
-void Progbar::finish(int64_t current, const Logs& logs) {
+void Progbar::finish(int64_t current, const Logs& logs, const std::string& rates) {
+  rates_ = rates;
   target_ = target_ > 0 ? target_ : current;
   take(logs);
   const double now = now_();
@@ -123,7 +124,7 @@ void Progbar::finish(int64_t current, const Logs& logs) {
                                   ? "no step left"
                                   : fmt::format("{:.0f}s - {}", now - start_,
                                                 progress_step_time(seconds_per_step(target_, now)));
-    write_(fmt::format("{} - {}{}\n", progress_count(target_, target_), times,
+    write_(fmt::format("{} - {}{}{}\n", progress_count(target_, target_), times, rates_,
                        metrics_text(values_, false)));
   }
 }
@@ -167,8 +168,8 @@ void Progbar::draw(int64_t current, double now, bool final) {
                                ? progress_time(per_step * static_cast<double>(target_ - current))
                                : fmt::format("{:.0f}s", now - start_);
   const std::string line =
-      fmt::format("{} {}{}{} {}{}", progress_bar(current, target_, kBarWidth), kBold, time, kReset,
-                  progress_step_time(per_step), metrics_text(values_, true));
+      fmt::format("{} {}{}{} {}{}{}", progress_bar(current, target_, kBarWidth), kBold, time,
+                  kReset, progress_step_time(per_step), rates_, metrics_text(values_, true));
   const auto width = static_cast<int64_t>(visible_width(line));
   std::string out(static_cast<size_t>(width_), '\b');
   out += '\r';

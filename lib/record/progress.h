@@ -33,7 +33,8 @@ class Progbar {
   // The end of the epoch, evaluation or prediction: always drawn, with the elapsed time and a line
   // feed. An unknown target becomes `current`; a known one is shown as reached even when the data
   // ran out before.
-  void finish(int64_t current, const Logs& logs);
+  // `rates` follow the time of a step.
+  void finish(int64_t current, const Logs& logs, const std::string& rates = "");
   // Removes the drawing from the screen (verbose 1), and leaves the cursor at the start of an empty
   // line.
   void erase();
@@ -49,7 +50,8 @@ class Progbar {
   int verbose_;
   Clock now_;
   TextSink write_;
-  Logs values_;  // in the order first seen
+  Logs values_;        // in the order first seen
+  std::string rates_;  // of the finished line
   double start_;
   std::optional<double> last_drawn_;
   std::optional<double> first_step_end_;

@@ -336,7 +336,7 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& position
     const auto number = [&](const char* key) {
       return event.contains(key) && event[key].is_number_integer() ? event[key].get<int64_t>() : 0;
     };
-    const bool is_step = event["event"] == "step";
+    const bool is_step = event["event"] == "step" || event["event"] == "validation";
     const int64_t epoch = number("epoch");
     const bool again =
         (is_step && (epoch > position.epoch + 1 ||

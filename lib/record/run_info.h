@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "record/batch_work.h"
+
 namespace meshtrain {
 
 // A file or folder of the training data when the run began.
@@ -29,6 +31,7 @@ struct RunInfo {
   std::string devices;  // "8 x cpu (virtual) on 2 threads"
 
   int64_t batch_size = 0;
+  BatchWork work;            // of a step of that batch
   std::string batch_axis;    // empty on a mesh without axes
   int64_t batch_shards = 1;  // devices along it
   int64_t steps_per_epoch = 0;

@@ -24,6 +24,7 @@ RunLog::RunLog(std::string path, LineLog::OnTrouble on_trouble)
     : log_(std::move(path), std::move(on_trouble), true) {}
 
 void RunLog::start(const RunInfo& info) {
+  work_ = info.work;
   std::string mesh;
   for (size_t i = 0; i < info.mesh_shape.size(); ++i) {
     mesh += fmt::format(" {}={}", info.axis_names[i], info.mesh_shape[i]);
@@ -44,11 +45,15 @@ void RunLog::end(int exit_code, std::string_view message) {
 }
 
 void RunLog::on_epoch_end(EpochReport& report) {
-  line(fmt::format("epoch {}{}", report.epoch, logs_text(report.logs)));
+  line(fmt::format("epoch {}{}{}", report.epoch, logs_text(report.logs),
+                   rates_text(work_, seconds_per_step(report))));
 }
 
 void RunLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
-  if (position.pass == Pass::kEvaluation) {
+  if (is_within_epoch(position)) {
+    line(fmt::format("validation step {} of epoch {}{}", position.at.batch, position.at.epoch + 1,
+                     logs_text(validation_logs(report.logs))));
+  } else if (position.pass == Pass::kEvaluation) {
     line(fmt::format("evaluate{}", logs_text(report.logs)));
   }
 }

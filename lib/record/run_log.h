@@ -3,6 +3,7 @@
 //
 //   2026-01-05T14:03:22.123Z start meshtrain 0.1.0 mlp.yaml, mesh data=2 model=4
 //   2026-01-05T14:03:25.871Z epoch 1 accuracy 0.8912 loss 0.3921
+//   2026-01-05T14:03:25.875Z validation step 250 of epoch 1 val_loss 0.4021
 //   2026-01-05T14:03:25.880Z saved step 469, the end of epoch 1 (1.2 MiB, 0.01 s, 0.000 s blocked)
 //   2026-01-05T14:03:31.007Z end exit code 0
 #pragma once
@@ -37,6 +38,7 @@ class RunLog : public Hook {
 
   LineLog log_;
   std::string stopped_;
+  BatchWork work_;  // from start() on
 };
 
 // "2026-01-05T14:03:22.123Z"

@@ -34,6 +34,7 @@ void RunWriter::start(const RunInfo& info, const std::vector<std::string>& comma
   log_.emplace(run_.file("log.txt"),
                [this](const std::string& text) { console_.on_warning(text); });
   log_->start(info);
+  console_.set_work(info.work);
   events_.start(info);
 }
 

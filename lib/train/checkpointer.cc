@@ -107,7 +107,9 @@ void Checkpointer::on_pass_step(const PassPosition& position, const StepRunner& 
   if (position.pass == Pass::kValidation) {
     poll(Coordinator::Pace::kPaced);
     report_status(position.at);
-    stop_if_asked(position.at);
+    if (position.at.epoch_trained) {  // else the metrics of the epoch are not in place
+      stop_if_asked(position.at);
+    }
   } else if (position.pass == Pass::kEvaluation) {
     poll(Coordinator::Pace::kPaced);
     stop_evaluation_if_asked();

@@ -240,11 +240,21 @@ std::string json_rows(const Comparison& comparison) {
   return json_text(out, 1, OrderedJson::error_handler_t::replace) + "\n";
 }
 
+// The run with what sets it apart, where that is short: "005 1e-2 4x2".
+std::string curve_label(const ComparedRun& run) {
+  constexpr size_t kLongest = 32;
+  std::string out = run.label;
+  for (const auto& [key, value] : run.values) {
+    out += " " + value;
+  }
+  return out.size() <= kLongest ? out : run.label;
+}
+
 // Of a log, the curves of all runs over each other.
 std::string log_chart(const Comparison& comparison, const std::string& log) {
   Chart chart{.title = log, .x_label = "epochs"};
   for (const ComparedRun& run : comparison.runs) {
-    ChartSeries series{.label = run.label};
+    ChartSeries series{.label = curve_label(run)};
     for (const RunEpoch& epoch : run.record.epochs) {
       if (const double* value = find_log(epoch.logs, log)) {
         series.points.emplace_back(epoch.epoch, *value);

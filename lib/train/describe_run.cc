@@ -5,6 +5,8 @@
 #include "data/dataset_spec.h"
 #include "engine/epoch_plan.h"
 #include "exec/worker_pool.h"
+#include "plan/gpu_hardware.h"
+#include "plan/hardware_file.h"
 #include "record/run_meta.h"
 
 namespace meshtrain {
@@ -20,6 +22,52 @@ std::string threads_text(const EngineOptions& engine) {
   return processes > 1 ? fmt::format(" in {} processes of {}", processes, text) : " on " + text;
 }
 
+// Ids of a sample that each have an output: those of a language model. 0 for other models.
+int64_t tokens_of_sample(const Setup& setup) {
+  const Model& model = setup.model();
+  for (size_t i = 0; i < model.inputs().size(); ++i) {
+    const Model::Call& input = model.calls()[static_cast<size_t>(model.inputs()[i])];
+    const Shape& shape = setup.data().inputs[i].shape;
+    if (input.dtype != DType::kInt32 || shape.size() != 1)
+      continue;
+    for (const int output : model.outputs()) {
+      const Model::Call& call = model.calls()[static_cast<size_t>(output)];
+      if (call.output_shape.size() == 3 && call.output_shape[1] == input.output_shape[1])
+        return shape[0];
+    }
+  }
+  return 0;
+}
+
+// What the products of the model multiply.
+MatmulType product_type(const Config& config, bool is_gpu) {
+  const std::string& policy = config.dtype_policy.value;
+  if (policy.find("bfloat16") != std::string::npos)
+    return MatmulType::kBFloat16;
+  if (policy.find("float16") != std::string::npos)
+    return MatmulType::kFloat16;
+  if (policy == "float64")
+    return MatmulType::kFloat64;
+  return is_gpu && config.matmul_precision != MatmulPrecision::kHighest ? MatmulType::kTf32
+                                                                        : MatmulType::kFloat32;
+}
+
+// The peak of all devices: of GPUs by their name in the table of hardware, of the processor where
+// plan.hardware describes it. 0 when it is not known.
+double peak_of(const Setup& setup, const std::string& gpu) {
+  const Located<std::string>& file = setup.config().plan.hardware;
+  if (gpu.empty() && file->empty())
+    return 0;
+  const std::vector<Hardware> table = load_hardware(file);
+  const Hardware* const found =
+      gpu.empty() ? find_hardware(table, "cpu") : hardware_of_gpu(table, gpu);
+  if (found == nullptr)
+    return 0;
+  // Virtual devices share one processor.
+  const double machines = found->is_virtual ? 1 : static_cast<double>(setup.mesh().num_devices());
+  return machines * found->peak[static_cast<size_t>(product_type(setup.config(), !gpu.empty()))];
+}
+
 std::string sizes_text(const std::vector<MeshAxis>& mesh) {
   std::string out;
   for (const MeshAxis& axis : mesh) {
@@ -31,7 +79,7 @@ std::string sizes_text(const std::vector<MeshAxis>& mesh) {
 }  // namespace
 
 RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSummary& plan,
-                     const RunData& data, const std::string& run_dir) {
+                     const RunData& data, const std::string& run_dir, const std::string& gpu) {
   const Config& config = setup.config();
   const FitConfig& fit = config.fit;
   const int64_t batches = count_batches(data.train->num_samples, fit.batch_size,
@@ -50,6 +98,9 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
     info.devices += threads_text(request.engine);
   }
   info.batch_size = fit.batch_size;
+  info.work = {.tokens = static_cast<double>(fit.batch_size.value * tokens_of_sample(setup)),
+               .flops = plan.flops,
+               .peak = peak_of(setup, gpu)};
   info.batch_axis = plan.batch_axes;
   info.batch_shards = plan.batch_shards;
   info.steps_per_epoch = batches > 0 ? plan_epoch(fit, batches, fit.initial_epoch).target : 0;

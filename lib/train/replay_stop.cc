@@ -16,7 +16,7 @@ void ReplayStopper::on_sync(const TrainPosition& at, bool /*last*/) {
 }
 
 void ReplayStopper::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
-  if (position.pass == Pass::kValidation) {
+  if (position.pass == Pass::kValidation && position.at.epoch_trained) {
     end_at(position.at);
   }
 }

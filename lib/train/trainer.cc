@@ -38,7 +38,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
     EpochReport report = train_epoch(train, batches, plan, at);
-    if (validation && validates_after(at.epoch + 1)) {
+    if (validation && validates_after(fit, at.epoch + 1)) {
       validate(*validation, at, report);
     }
     report.seconds = now_() - start;
@@ -219,6 +219,18 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   }
 }
 
+void Trainer::validate_within_epoch(const Dataset& validation, const TrainPosition& at,
+                                    int64_t steps) {
+  const FitConfig& fit = config_.fit;
+  const int64_t batch_size =
+      fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
+  coordinator_->progress(at, "validation");
+  run_tests(validation, batch_size,
+            {.pass = Pass::kValidation,
+             .steps = steps > 0 ? steps : fit.validation_steps.value,
+             .at = at});
+}
+
 Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps) {
   return run_tests(dataset, batch_size, {.pass = Pass::kEvaluation, .steps = steps}).logs;
 }
@@ -297,8 +309,7 @@ std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_s
   return all;
 }
 
-bool Trainer::validates_after(int64_t epoch) const {
-  const FitConfig& fit = config_.fit;
+bool validates_after(const FitConfig& fit, int64_t epoch) {
   if (!fit.validation_epochs.empty()) {
     return std::find(fit.validation_epochs.begin(), fit.validation_epochs.end(), epoch) !=
            fit.validation_epochs.end();

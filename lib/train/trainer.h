@@ -19,6 +19,9 @@
 
 namespace meshtrain {
 
+// Whether this epoch, from 1, ends with a validation where there are data for it.
+bool validates_after(const FitConfig& fit, int64_t epoch);
+
 class Trainer {
  public:
   Trainer(StepRunner& runner, const Config& config, Clock now);
@@ -44,6 +47,9 @@ class Trainer {
   void fit(const Dataset& train, const Dataset* validation);
   // Loss and metrics over `dataset` in file order. `steps` 0: all batches.
   Logs evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps);
+  // Validates between two steps. Metrics are then those of the validation: the caller keeps those
+  // of the epoch. `steps` 0: as many as fit.validation_steps.
+  void validate_within_epoch(const Dataset& validation, const TrainPosition& at, int64_t steps);
   // One tensor per model output, (samples, ...).
   std::vector<HostTensor> predict(const Dataset& dataset, int64_t batch_size);
 
@@ -59,7 +65,6 @@ class Trainer {
   // Gives the hooks each step up to `at`, but the newest `in_flight`.
   void retire_steps(const TrainPosition& at, int64_t in_flight);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
-  bool validates_after(int64_t epoch) const;
   std::optional<StopReport> stop_report() const;  // of the first hook that stops
   void check_loss(int64_t epoch, int64_t step) const;
   // Runs the batches, of which there are `position.steps`.

@@ -24,6 +24,7 @@
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
+#include "train/callbacks/text_samples.h"
 #include "train/describe_run.h"
 #include "train/expectations.h"
 #include "train/learned_file.h"
@@ -106,7 +107,10 @@ void TrainingRun::begin(const ResumeTarget& target) {
 
 std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   const auto announced = coordinator_.announce("compiling the model", kLongestCompilation);
-  auto engine = std::make_unique<Engine>(config_, data_spec(*data.train), request_.engine);
+  const DataSpec spec = data_spec(*data.train);
+  EngineOptions options = request_.engine;
+  options.decode = text_samples_decoding(config_, spec);
+  auto engine = std::make_unique<Engine>(config_, spec, options);
   coordinator_.on_all_ranks("checking labels and ids",
                             [&] { check_run_ids(engine->setup(), data); });
   coordinator_.on_rank_zero("checking callbacks", [&] {  // who writes their files
@@ -148,12 +152,16 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     target.reader->close_files();
     target.copy.reset();
   }
-  const PlanSummary plan = make_plan(engine->setup(), data.train->num_samples);
+  // A profile shows the estimate beside what it measures.
+  const std::optional<Hardware> hardware =
+      engine->profile() != nullptr ? own_hardware(engine->setup()) : std::nullopt;
+  const PlanSummary plan =
+      make_plan(engine->setup(), data.train->num_samples, true, hardware ? &*hardware : nullptr);
   ConsoleOptions console_options = request_.console;
   console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));
   RunDir run = make_run_dir(target.run, weight_bytes(engine->model()), console);
-  CallbackList callbacks(callback_context(*engine, run, console, target));
+  CallbackList callbacks(callback_context(*engine, data, run, console, target));
   add_callbacks(callbacks);
   RunWriter record({.writes = coordinator_.is_first(),
                     .prints_events = request_.prints_events,
@@ -249,6 +257,9 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
     trainer.start_at(position_);
   }
   const RunData& data = parts.data;
+  parts.callbacks.context().validate = [&](const TrainPosition& at, int64_t steps) {
+    trainer.validate_within_epoch(*data.validation, at, steps);
+  };
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
   save_weights(parts.engine, parts.run.file("weights.safetensors"), coordinator_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
@@ -396,9 +407,11 @@ void TrainingRun::begin_from(Engine& engine, const std::string& newest, const So
   began_from_ = newest + ": weights and optimizer";
 }
 
-RunInfo TrainingRun::describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
+RunInfo TrainingRun::describe(Engine& engine, const PlanSummary& plan, const RunData& data,
                               const RunDir& run, const ResumeTarget& target) const {
-  RunInfo info = describe_run(request_, engine.setup(), plan, data, run.path());
+  RunInfo info =
+      describe_run(request_, engine.setup(), plan, data, run.path(),
+                   engine.store().device() == nullptr ? "" : engine.store().device()->info().name);
   info.saves = saves_text(config_.checkpoint);
   if (const auto blind = std::count(sees_folder_.begin(), sees_folder_.end(), false); blind > 0) {
     info.saves +=
@@ -416,7 +429,8 @@ RunInfo TrainingRun::describe(const Engine& engine, const PlanSummary& plan, con
   return info;
 }
 
-CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run, Console& console,
+CallbackContext TrainingRun::callback_context(Engine& engine, const RunData& data,
+                                              const RunDir& run, Console& console,
                                               const ResumeTarget& target) const {
   return {.runner = engine,
           .config = config_,
@@ -433,7 +447,9 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
           .writes = coordinator_.is_first(),
           .shared_now = [this] { return coordinator_.now(); },
           .same_run = target.own,
-          .begins_again = target.run.resume && !target.reader};
+          .begins_again = target.run.resume && !target.reader,
+          .engine = &engine,
+          .learned = data.train->learned};
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,

@@ -53,10 +53,10 @@ class TrainingRun {
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
   void begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc);
-  RunInfo describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
-                   const RunDir& run, const ResumeTarget& target) const;
-  CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console,
-                                   const ResumeTarget& target) const;
+  RunInfo describe(Engine& engine, const PlanSummary& plan, const RunData& data, const RunDir& run,
+                   const ResumeTarget& target) const;
+  CallbackContext callback_context(Engine& engine, const RunData& data, const RunDir& run,
+                                   Console& console, const ResumeTarget& target) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
                                            CallbackList& callbacks, RunWriter& record);
   void write_run_files(const RunDir& run, const PlanSummary& plan, Engine& engine) const;

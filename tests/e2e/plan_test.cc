@@ -158,6 +158,11 @@ TEST_CASE("a file of hardware changes the estimate and its errors have places") 
   CHECK(unknown.exit_code == 2);
   CHECK(contains(unknown.err, "names no known hardware"));
   CHECK(contains(unknown.err, "A100, H100, H200, B200, V100, T4, A10G, L4, L40S, RTX4090, cpu"));
+  CHECK(!contains(unknown.err, "NVIDIA"));
+  const Result other = meshtrain({"plan", "model.yaml", "--devices", "4xMI300X"}, folder.path());
+  CHECK(other.exit_code == 2);
+  CHECK_MESSAGE(contains(other.err, "meshtrain runs on CPUs and NVIDIA GPUs"), other.err);
+  CHECK(contains(other.err, "give it as `--hardware FILE`"));
 }
 
 TEST_CASE("plan says why there is no estimate and where a graph cannot be written") {

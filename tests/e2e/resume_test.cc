@@ -46,6 +46,7 @@ Result run_with_signal(const ExampleFolder& folder, std::vector<std::string> arg
 const char* const kStateful = R"(seed: 7
 distribution: {device_mesh: {shape: [2, 2], axis_names: [data, model]}}
 data:
+  shuffle: false
   train: {source: random, samples: 40, shape: [5, 3], labels: [2], seed: 1}
   validation: {source: random, samples: 16, shape: [5, 3], labels: [2], seed: 2}
 model:
@@ -54,7 +55,7 @@ model:
     - RNN: {name: r, cell: [{LSTMCell: {units: 4, recurrent_dropout: 0.2}}, {GRUCell: 3}], stateful: true}
     - Dense: 2
 compile: {loss: mse}
-fit: {batch_size: 8, shuffle: false}
+fit: {batch_size: 8}
 )";
 
 TEST_CASE("a stateful run that is resumed ends as the one that was not stopped") {

@@ -306,6 +306,7 @@ TEST_CASE("compare shows what differs, in every form") {
   CHECK(page.exit_code == 0);
   const std::string html = folder.read("c.html");
   CHECK(contains(html, "series-1"));
+  CHECK(contains(html, "r0.2 0.2"));  // the run, and what sets it apart
   CHECK(contains(html, "</html>"));
   const Result sorted = in_folder(folder, {"compare", "runs/x", "--sort=-learning_rate"});
   CHECK(lines_of(sorted.out)[1].find("r0.2") == 0);

@@ -362,6 +362,18 @@ TEST_CASE("data inspect: any table and text without a config") {
                 {"E327", "pandas.read_parquet"});
 }
 
+TEST_CASE("a text in one line is a text, whatever separates its words") {
+  const TemporaryFolder folder;
+  std::string tale;
+  for (int i = 0; i < 40; ++i) {
+    tale += "Once upon a time there was a fox, it ran, and ran; ";
+  }
+  folder.write("tale.txt", tale);
+  CHECK(contains(run_ok(folder, {"data", "inspect", "tale.txt"}).out, "text tale.txt"));
+  folder.write("draft.yaml", run_ok(folder, {"init", "--from", "tale.txt"}).out);
+  run_ok(folder, {"validate", "draft.yaml"});
+}
+
 TEST_CASE("init --from: drafts validate and train as they are") {
   const TemporaryFolder folder;
   write_page_files(folder);

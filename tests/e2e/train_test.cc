@@ -355,6 +355,9 @@ TEST_CASE("train --profile N measures N steps by layer, in a trace, the report a
 
     const Json profile = parse_json(folder.read(run + "/profile/profile.json"));
     CHECK(profile.at("steps") == 4);
+    CHECK(profile.at("plan_ms_per_step").get<double>() > 0);
+    CHECK(contains(result.out, " each; the plan's estimate is "));
+    CHECK(contains(folder.read(run + "/report.html"), "; the plan&#39;s estimate is "));
     double share =
         profile.at("between_kernels_ms").get<double>() / profile.at("ms_per_step").get<double>();
     std::set<std::string> layers, kinds;

@@ -249,6 +249,13 @@ model: {layers: [{Input: {shape: [28, 28, 1]}}, {Dense: 10}]}
 compile: {loss: sparse_categorical_crossentropy}
 data: {train: digits}
 )");
+  // Labels are looked at, too, before they are drawn.
+  const Result classes = meshtrain({"validate", "digits.yaml",
+                                    "model.layers=[{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: "
+                                    "{units: 5, activation: softmax}}]"},
+                                   folder.path());
+  CHECK(classes.exit_code == 3);
+  CHECK_MESSAGE(contains(classes.err, "the 5 classes are the whole numbers 0..4"), classes.err);
   // As train says it.
   const auto check = [&](std::vector<std::string> args, int code, const std::string& says) {
     for (const char* subcommand : {"validate", "train"}) {

@@ -88,6 +88,10 @@ std::string arguments_of(const ClassSpec& spec, const ProbeArguments& given,
     if (spec.name == "GroupNormalization" && !done.contains("groups")) {
       parts.push_back("groups: 2");  // the default of 32 divides few channels
     }
+    if (spec.name == "Discretization" && !done.contains("bin_boundaries") &&
+        !done.contains("num_bins") && left_out != "num_bins") {
+      parts.push_back("num_bins: 3");
+    }
     if (takes_two_inputs(spec.name) && !done.contains("inputs")) {
       parts.push_back("inputs: [x, before]");
     }

@@ -145,6 +145,13 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(nccl.counts_that_fit([2, 4, 8]), [2, 4])
         self.assertIn("not run: 8 processes: /dev/shm has 476 MiB free", said.call_args[0][0])
 
+    def test_losses_below_one_are_compared_by_their_own_size(self):
+        class Losses:
+            def losses(self, _, devices, *__, **___):
+                return [0.09] if devices == "cpu:8" else [0.09 * (1 + 2e-4)]
+        with self.assertRaisesRegex(equality.Failed, "is 0.0002 from the CPU's losses, first at step 1"):
+            equality.compare(Losses(), "quickstart", "gpu:0")
+
     def test_a_tarball_of_other_sources_is_refused(self):
         self.fails(r"build +FAILED .*meshtrain.tar.gz is of other sources than these; make it anew: scripts/package.sh",
                    [], "--parts", "tests", sources=b"0123456789abcdef\n")

@@ -154,7 +154,6 @@ def heads():
         case(patches, [[2, 6, 4, 3]], images),
         case(patches, [[2, 6, 4, 2]], {**images, "num_channels": 2, "use_class_token": False}),
         case(patches, [[2, 6, 4, 3]], {**images, "use_patch_bias": False}),
-        case(patches, [[2, 6, 4, 3]], images, policy="mixed_bfloat16"),
         # Norms are computed in float32, whatever the policy.
         case(head, config={"vocabulary_size": 7}, computed_in="float32", **masked),
         case(head, config={"vocabulary_size": 6, "intermediate_activation": "gelu", "activation": "softmax",

@@ -24,6 +24,7 @@ TEXTS = [
     "\u4f60\u597d\uff0c\u4e16\u754c\uff01", "\u3053\u3093\u306b\u3061\u306f\u4e16\u754c", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "e\u0301\u0327 \u00e9 \ufb01 \u1e9e", "\u0939\u093f\u0928\u094d\u0926\u0940",
     "for (int i = 0; i < n; ++i) {\n\treturn a[i] /= 2; // x\n}\n", "<html>&amp;</html>", "a" * 3000,
     "the " * 200, "ab" * 700 + " " * 300 + "!" * 300, "\u00e9" * 500, "\x00\x01\x1f\x7f\u0080\u00ff",
+    "[CLS] the king [SEP]", "r\u00e9sum\u00e9 \u0130stanbul Stra\u00dfe \u01c5 \u212b na\u00efve", "isn't 'tis do not ,so .", "a\u00adb\u0378c",
     "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> <|endoftext|>", "<|endoftext|", "x <mask>  y",
     "a<b> <b>c <bb>", "\r\n\r\nx\r\n", "\ufeffbom \ufffd \U0010ffff", "can't\u2019t \u201cquoted\u201d \u2014 dash\u2026",
 ]
@@ -63,6 +64,17 @@ def llama2_like(text):
     return tokenizer
 
 
+def bert(text, lowercase):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.train_from_iterator([text], trainers.WordPieceTrainer(
+        vocab_size=500, show_progress=False, initial_alphabet=list("\u4e16\u754c\u043c\u0438\u0440\u00e9\u0130"),
+        special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    return tokenizer
+
+
 def without_byte_tokens_added(tokenizer):
     """The bytes are tokens of the vocabulary, as in Llama 2, not added ones."""
     data = json.loads(tokenizer.to_str())
@@ -88,7 +100,7 @@ def main():
     roberta = trained(text, 400)
     roberta.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizers = {"gpt2": gpt2, "llama3": llama3, "llama2": without_byte_tokens_added(llama2_like(text)),
-                  "roberta": roberta}
+                  "roberta": roberta, "bert": bert(text, True), "bert_cased": bert(text, False)}
     for name, tokenizer in tokenizers.items():
         (OUT / name).mkdir(exist_ok=True)
         data = json.loads(tokenizer.to_str())
@@ -97,6 +109,10 @@ def main():
     folder = OUT / "gpt2_files"
     folder.mkdir(exist_ok=True)
     gpt2.model.save(str(folder))
+    folder = OUT / "bert_files"
+    folder.mkdir(exist_ok=True)
+    tokenizers["bert_cased"].model.save(str(folder))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}) + "\n")
 
 
 if __name__ == "__main__":

@@ -91,9 +91,36 @@ void read_merges(const TokenizerField& merges, const TokenTable& ids, const std:
   }
 }
 
+int32_t unknown_of(const std::string& unknown, const TokenTable& ids, const std::string& path) {
+  const auto found = ids.find(unknown);
+  if (found == ids.end()) {
+    read_error("E318", path, "`model.unk_token` is `{}`, which is not in the vocabulary", unknown);
+  }
+  return found->second;
+}
+
+void read_word_piece(const TokenizerField& model, const std::string& path, TokenizerSpec& spec) {
+  if (!has_bert_text()) {
+    read_error("E327", path,
+               "this is WordPiece, which needs utf8proc, and this program was built without it; "
+               "install libutf8proc-dev and build again");
+  }
+  WordPiece& model_words = spec.word_piece.emplace();
+  model_words.prefix = model["continuing_subword_prefix"].text_or("##");
+  if (!model["max_input_chars_per_word"].is_null()) {
+    model_words.max_characters = model["max_input_chars_per_word"].id();
+  }
+  const TokenTable ids = read_vocabulary(model["vocab"], path, spec);
+  spec.unknown = unknown_of(model["unk_token"].text_or("[UNK]"), ids, path);
+}
+
 void read_model(const TokenizerField& model, const std::string& path, TokenizerSpec& spec) {
-  if (const std::string type = model["type"].text_or("BPE"); type != "BPE") {
-    model["type"].unsupported("`" + type + "`, a tokenizer that is not BPE");
+  const std::string type = model["type"].text_or("BPE");
+  if (type == "WordPiece") {
+    return read_word_piece(model, path, spec);
+  }
+  if (type != "BPE") {
+    model["type"].unsupported("`" + type + "`, a tokenizer that is neither BPE nor WordPiece");
   }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (const std::string text = model[affix].text_or(""); !text.empty()) {
@@ -109,12 +136,7 @@ void read_model(const TokenizerField& model, const std::string& path, TokenizerS
   spec.prefers_whole_words = model["ignore_merges"].flag(false);
   spec.fuses_unknown = model["fuse_unk"].flag(false);
   if (const std::string unknown = model["unk_token"].text_or(""); !unknown.empty()) {
-    const auto found = ids.find(unknown);
-    if (found == ids.end()) {
-      read_error("E318", path, "`model.unk_token` is `{}`, which is not in the vocabulary",
-                 unknown);
-    }
-    spec.unknown = found->second;
+    spec.unknown = unknown_of(unknown, ids, path);
   }
 }
 
@@ -176,6 +198,11 @@ void read_normalizer(const TokenizerField& field, TokenizerSpec& spec) {
     const std::string type = part.type();
     if (type == "Prepend" && spec.prepended.empty() && spec.replacements.empty()) {
       spec.prepended = part["prepend"].text();
+    } else if (type == "BertNormalizer" && spec.word_piece && !spec.normalizer &&
+               spec.replacements.empty()) {
+      const bool lowers = part["lowercase"].flag(true);
+      spec.normalizer = {part["clean_text"].flag(true), part["handle_chinese_chars"].flag(true),
+                         part["strip_accents"].flag(lowers), lowers};
     } else if (type == "Replace") {
       spec.replacements.emplace_back(literal_pattern(part["pattern"]), part["content"].text());
     } else {
@@ -196,7 +223,9 @@ void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
       if (part["use_regex"].flag(true)) {
         spec.splits.emplace_back(gpt2_pattern());
       }
-    } else if (type == "Split" && !spec.is_byte_level) {
+    } else if (type == "BertPreTokenizer" && spec.word_piece && spec.splits.empty()) {
+      spec.has_bert_words = true;
+    } else if (type == "Split" && !spec.is_byte_level && !spec.has_bert_words) {
       if (const std::string behavior = part["behavior"].text(); behavior != "Isolated") {
         part["behavior"].unsupported("`" + behavior + "`");
       }
@@ -204,7 +233,7 @@ void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
         part["invert"].unsupported("true");
       }
       spec.splits.push_back(regex_of(part["pattern"]));
-    } else if (type == "Digits" && !spec.is_byte_level) {
+    } else if (type == "Digits" && !spec.is_byte_level && !spec.has_bert_words) {
       spec.splits.emplace_back(part["individual_digits"].flag(false) ? R"(\p{N})" : R"(\p{N}+)");
     } else {
       part["type"].unsupported("`" + type + "`, a pre-tokenizer");
@@ -223,6 +252,9 @@ void read_decoder(const TokenizerField& field, TokenizerSpec& spec) {
       if (!spec.strips_first_space) {
         part.unsupported("more than the first space");
       }
+    } else if (type == "WordPiece" && spec.word_piece) {
+      spec.joined = part["prefix"].text_or("##");
+      spec.cleans_up = part["cleanup"].flag(true);
     } else if (type != "ByteLevel" && type != "ByteFallback" && type != "Fuse") {
       part["type"].unsupported("`" + type + "`, a decoder");
     }

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/tokenizer_json.h"
 
@@ -81,6 +82,46 @@ std::string gpt2_text(const std::string& folder) {
        {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merge_list(folder + "/merges.txt")}}}});
 }
 
+// A token a line, by id. BERT's, with the choices of `tokenizer_config.json` where there is one.
+std::string bert_text(const std::string& folder) {
+  const std::string path = folder + "/vocab.txt", config_path = folder + "/tokenizer_config.json";
+  json vocabulary = json::object(), added = json::array();
+  int32_t id = 0;
+  for (std::string& line : split(read_limited(path), '\n')) {
+    if (line.ends_with('\r'))
+      line.pop_back();
+    if (!line.empty() && !vocabulary.emplace(line, id).second)
+      read_error("E318", path, "line {}: the token `{}` is there twice", id + 1, line);
+    ++id;
+  }
+  for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {
+    if (vocabulary.contains(token))
+      added.push_back(added_token(token, vocabulary.at(token)));
+  }
+  const json config = exists(config_path)
+                          ? parse_tokenizer_json(read_limited(config_path), config_path)
+                          : json::object();
+  const json unknown = config.value("unk_token", json("[UNK]"));
+  return json_text(
+      json{{"version", "1.0"},
+           {"added_tokens", std::move(added)},
+           {"normalizer",
+            {{"type", "BertNormalizer"},
+             {"clean_text", true},
+             {"handle_chinese_chars", config.value("tokenize_chinese_chars", json(true))},
+             {"strip_accents", config.value("strip_accents", json())},
+             {"lowercase", config.value("do_lower_case", json(true))}}},
+           {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+           {"post_processor", nullptr},
+           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+           {"model",
+            {{"type", "WordPiece"},
+             {"unk_token", unknown.is_string() ? unknown : json("[UNK]")},
+             {"continuing_subword_prefix", "##"},
+             {"max_input_chars_per_word", 100},
+             {"vocab", std::move(vocabulary)}}}});
+}
+
 }  // namespace
 
 std::string read_tokenizer_text(const std::string& folder) {
@@ -91,19 +132,20 @@ std::string read_tokenizer_text(const std::string& folder) {
   if (exists(folder + "/vocab.json") && exists(folder + "/merges.txt")) {
     return gpt2_text(folder);
   }
-  for (const auto& [name, kind] :
-       {std::pair("tokenizer.model", "SentencePiece's"),
-        std::pair("spiece.model", "SentencePiece's"), std::pair("vocab.txt", "WordPiece's")}) {
+  if (exists(folder + "/vocab.txt")) {
+    return bert_text(folder);
+  }
+  for (const char* name : {"tokenizer.model", "spiece.model"}) {
     if (exists(folder + "/" + name)) {
       read_error("E327", folder,
-                 "`{}` is {}, which is not read; a tokenizer is `tokenizer.json`, "
-                 "or `vocab.json` and `merges.txt`",
-                 name, kind);
+                 "`{}` is SentencePiece's, which is not read; a tokenizer is `tokenizer.json`, "
+                 "`vocab.json` and `merges.txt`, or `vocab.txt`",
+                 name);
     }
   }
   read_error("E300", folder,
              "no tokenizer is here: it has neither `tokenizer.json` nor `vocab.json` and "
-             "`merges.txt`");
+             "`merges.txt` nor `vocab.txt`");
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,5 @@
-// What a tokenizer's files say: a byte-pair encoding, and how a text becomes the words it encodes.
+// What a tokenizer's files say: a byte-pair encoding or WordPiece, and how a text becomes the words
+// that it encodes.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "data/tokenizer/bert_text.h"
 
 namespace meshtrain {
 
@@ -25,32 +28,45 @@ struct BpeMerge {
   int32_t result = 0;           // id of both as one
 };
 
+// Words are their longest tokens from the left.
+struct WordPiece {
+  std::string prefix = "##";     // of tokens within a word
+  int64_t max_characters = 100;  // a longer word is unknown
+};
+
 struct TokenizerSpec {
   using Replacement = std::pair<std::string, std::string>;  // each occurrence, and what it becomes
 
   std::vector<std::string> tokens;  // by id, as the file has them; empty where an id has no token
   std::vector<BpeMerge> merges;     // the first ones are merged first
   std::vector<AddedToken> added;
-  std::string prepended;                  // before each text between added tokens
-  std::vector<Replacement> replacements;  // in the text
-  std::vector<std::string> splits;        // regexes, each isolates its matches; one after the other
-  bool is_byte_level = false;             // tokens are texts of the printable alphabet of bytes
-  bool adds_space = false;                // before a text that does not begin with one
-  bool has_byte_tokens = false;           // bytes of unknown characters are `<0x0A>`
-  bool prefers_whole_words = false;       // a word that is a token is not merged
-  bool fuses_unknown = false;             // adjacent unknown characters are one unknown token
-  std::optional<int32_t> unknown;         // id of what has no token
-  std::vector<Replacement> decoded;       // in the tokens of decode()
-  bool strips_first_space = false;        // in the text of decode()
+  std::optional<WordPiece> word_piece;       // in place of merges
+  std::optional<BertNormalizer> normalizer;  // before all of the following
+  bool has_bert_words = false;               // in place of splits
+  std::string prepended;                     // before each text between added tokens
+  std::vector<Replacement> replacements;     // in the text
+  std::vector<std::string> splits;    // regexes, each isolates its matches; one after the other
+  bool is_byte_level = false;         // tokens are texts of the printable alphabet of bytes
+  bool adds_space = false;            // before a text that does not begin with one
+  bool has_byte_tokens = false;       // bytes of unknown characters are `<0x0A>`
+  bool prefers_whole_words = false;   // a word that is a token is not merged
+  bool fuses_unknown = false;         // adjacent unknown characters are one unknown token
+  std::optional<int32_t> unknown;     // id of what has no token
+  std::vector<Replacement> decoded;   // in the tokens of decode()
+  bool strips_first_space = false;    // in the text of decode()
+  std::optional<std::string> joined;  // decode(): spaces before tokens without this prefix
+  bool cleans_up = false;             // decode(): no spaces before punctuation
 };
 
 // Returns the text of a `tokenizer.json`: of that file of the folder, or made of `vocab.json` and
-// `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens). Throws
+// `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), or of
+// BERT's `vocab.txt` with `tokenizer_config.json`, where there is one. Throws
 // ConfigError E300 when the folder has neither, E318 for damaged files.
 std::string read_tokenizer_text(const std::string& folder);
 
 // Reads the text of a `tokenizer.json`; `path` is for messages. Throws ConfigError E318 for damaged
-// texts and merges that do not fit, E327 for a tokenizer that is not BPE, which it names.
+// texts and merges that do not fit, E327 for a tokenizer that is neither BPE nor WordPiece, which
+// it names, and for WordPiece in a program without utf8proc.
 TokenizerSpec parse_tokenizer(std::string_view text, const std::string& path);
 
 // The regex that splits texts for GPT-2.

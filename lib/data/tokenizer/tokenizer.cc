@@ -67,6 +67,18 @@ size_t white_space_at_begin(std::string_view text) {
   return at;
 }
 
+// What English texts have no spaces before, as WordPiece's decoder of `tokenizers` does.
+std::string cleaned_up(std::string token) {
+  static const TokenizerSpec::Replacement kAll[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const TokenizerSpec::Replacement& replacement : kAll) {
+    token = replace_all(std::move(token), replacement);
+  }
+  return token;
+}
+
 std::string byte_token(unsigned char byte) {
   return fmt::format("<0x{:02X}>", byte);
 }
@@ -177,7 +189,7 @@ void Tokenizer::encode_added(std::string_view text, bool is_normalized, std::vec
 
 std::string Tokenizer::normalize(std::string_view text) const {
   std::string out = spec_.prepended;
-  out += text;
+  out += spec_.normalizer ? bert_normalized(text, *spec_.normalizer) : std::string(text);
   for (const TokenizerSpec::Replacement& replacement : spec_.replacements) {
     out = replace_all(std::move(out), replacement);
   }
@@ -185,7 +197,9 @@ std::string Tokenizer::normalize(std::string_view text) const {
 }
 
 void Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) {
-  if (spec_.adds_space && !starts_with(text, " ")) {
+  if (spec_.has_bert_words) {
+    for_each_bert_word(text, [&](std::string_view word) { encode_word(word, ids); });
+  } else if (spec_.adds_space && !starts_with(text, " ")) {
     encode_words(" " + std::string(text), 0, ids);
   } else {
     encode_words(text, 0, ids);
@@ -219,6 +233,9 @@ void Tokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids) {
 }
 
 std::vector<int32_t> Tokenizer::word_ids(std::string_view word) const {
+  if (spec_.word_piece) {
+    return word_piece_ids(word);
+  }
   std::vector<int32_t> ids;
   if (spec_.prefers_whole_words) {
     const auto whole = ids_.find(spec_.is_byte_level ? alphabet_text(word) : std::string(word));
@@ -233,6 +250,31 @@ std::vector<int32_t> Tokenizer::word_ids(std::string_view word) const {
     at += length;
   }
   merges_.apply(ids);
+  return ids;
+}
+
+// The longest token from each place on; a word with a place that has none is unknown as a whole.
+std::vector<int32_t> Tokenizer::word_piece_ids(std::string_view word) const {
+  const auto is_begin = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; };
+  if (std::count_if(word.begin(), word.end(), is_begin) > spec_.word_piece->max_characters) {
+    return {*spec_.unknown};
+  }
+  std::vector<int32_t> ids;
+  for (size_t at = 0; at < word.size();) {
+    size_t length = word.size() - at;
+    auto found = ids_.end();
+    for (; length > 0 && found == ids_.end(); --length) {
+      if (at + length == word.size() || is_begin(word[at + length])) {
+        found = ids_.find((at > 0 ? spec_.word_piece->prefix : "") +
+                          std::string(word.substr(at, length)));
+      }
+    }
+    if (found == ids_.end()) {
+      return {*spec_.unknown};
+    }
+    ids.push_back(found->second);
+    at += length + 1;  // the loop has counted once more
+  }
   return ids;
 }
 
@@ -299,13 +341,20 @@ std::string Tokenizer::decode_token(int32_t id) const {
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string out;
+  bool is_first = true;
   for (const int32_t id : ids) {
     if (id < 0 || id >= size() || tokens_[static_cast<size_t>(id)].empty()) {
       read_error("E314", path_, "no token has the id {}", id);
     }
-    if (!skip_special || !is_special_[static_cast<size_t>(id)]) {
-      out += decode_token(id);
+    if (skip_special && is_special_[static_cast<size_t>(id)]) {
+      continue;
     }
+    std::string token = decode_token(id);
+    if (spec_.joined && !is_first) {
+      token = starts_with(token, *spec_.joined) ? token.substr(spec_.joined->size()) : " " + token;
+    }
+    out += spec_.cleans_up ? cleaned_up(std::move(token)) : token;
+    is_first = false;
   }
   return spec_.strips_first_space && starts_with(out, " ") ? out.substr(1) : out;
 }

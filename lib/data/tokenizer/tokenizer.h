@@ -43,6 +43,7 @@ class Tokenizer {
   void encode_words(std::string_view text, size_t split, std::vector<int32_t>& ids);
   void encode_word(std::string_view word, std::vector<int32_t>& ids);
   std::vector<int32_t> word_ids(std::string_view word) const;
+  std::vector<int32_t> word_piece_ids(std::string_view word) const;
   void add_character(std::string_view character, std::vector<int32_t>& ids) const;
   std::string normalize(std::string_view text) const;
   std::string decode_token(int32_t id) const;

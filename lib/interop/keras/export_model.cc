@@ -51,6 +51,9 @@ const ClassSpec& class_of(const ConfigObject& object, Category category) {
   if (category == Category::kMetric && spec->name == "Perplexity") {
     refuse_export("metric `Perplexity`", "a metric of Keras Hub");
   }
+  if (category == Category::kMetric && spec->name == "BitsPerByte") {
+    refuse_export("metric `BitsPerByte`", "a metric that Keras does not have");
+  }
   return *spec;
 }
 

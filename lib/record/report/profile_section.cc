@@ -41,21 +41,21 @@ std::string profile_content(const Json& profile) {
     first += fmt::format("; the plan's estimate is {} ms", short_number(plan.get<double>()));
   }
   std::vector<std::vector<std::string>> rows = {
-      {"layer", "kind", "ms a step", "share", "calls", "rate"}};
+      {"layer", "ms a step", "share", "calls", "rate", "kind"}};
   for (const Json& kernel : profile.at("kernels")) {
     rows.push_back({html_text(kernel.at("layer").get<std::string>()),
-                    html_text(kernel.at("kind").get<std::string>()),
                     html_number(kernel.at("ms_per_step").get<double>()),
                     fmt::format("{:.1f}%", kernel.at("share").get<double>() * 100),
-                    short_number(kernel.at("calls_per_step").get<double>()), rate_cell(kernel)});
+                    short_number(kernel.at("calls_per_step").get<double>()), rate_cell(kernel),
+                    html_text(kernel.at("kind").get<std::string>())});
   }
   const double between = profile.at("between_kernels_ms").get<double>();
-  rows.push_back({"between kernels", "", html_number(between),
-                  fmt::format("{:.1f}%", step > 0 ? between / step * 100 : 0.0), "", ""});
+  rows.push_back({"between kernels", html_number(between),
+                  fmt::format("{:.1f}%", step > 0 ? between / step * 100 : 0.0), "", "", ""});
   return fmt::format(
       "<p>{}. <code>profile/trace.json</code> opens in chrome://tracing and Perfetto.</p>"
-      "<div class=\"wide\">{}</div><p class=\"note\">{}</p>",
-      html_text(first), html_table(rows, 2), html_text(memory_note(profile.at("memory"))));
+      "<div class=\"names\">{}</div><p class=\"note\">{}</p>",
+      html_text(first), html_table(rows, 1), html_text(memory_note(profile.at("memory"))));
 }
 
 }  // namespace

@@ -116,7 +116,11 @@ void take(const Json& event, RunRecord& out) {
                           .session = out.sessions.empty() ? 0 : out.sessions.size() - 1,
                           .seconds = number(event, "seconds"),
                           .ms_per_step = number(event, "ms_per_step"),
+                          .tokens_per_second = number(event, "tokens_per_second"),
+                          .mfu = number(event, "mfu"),
                           .logs = logs_of(event)});
+  } else if (kind == "validation") {
+    out.validations.push_back({integer(event, "epoch"), integer(event, "step"), logs_of(event)});
   } else if (kind == "step") {
     out.steps.push_back({integer(event, "epoch"), integer(event, "step"), number(event, "loss")});
   } else if (kind == "evaluate") {

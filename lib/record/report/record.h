@@ -2,6 +2,7 @@
 // plan.json, meta.json, log.txt and the config.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,7 +33,14 @@ struct RunEpoch {
   int64_t epoch = 0, steps = 0;
   size_t session = 0;
   double seconds = 0, ms_per_step = 0;
-  Logs logs;  // NaN for what was not finite
+  double tokens_per_second = NAN, mfu = NAN;  // where the run knows them
+  Logs logs;                                  // NaN for what was not finite
+};
+
+// Within an epoch.
+struct RunValidation {
+  int64_t epoch = 0, step = 0;
+  Logs logs;
 };
 
 struct RunStep {
@@ -51,6 +59,7 @@ struct RunRecord {
   std::string folder, name;
   std::vector<RunSession> sessions;  // at least one
   std::vector<RunEpoch> epochs;
+  std::vector<RunValidation> validations;
   std::vector<RunStep> steps;  // with run.log_steps
   std::vector<Logs> evaluations;
   std::vector<std::string> warnings;

@@ -59,13 +59,15 @@ svg { width: 100%; height: auto; display: block; }
 .lane { fill: var(--line); }
 .label { fill: var(--ink); font-size: 12px; }
 .wide { overflow-x: auto; max-height: 520px; overflow-y: auto; }
-.wide svg { min-width: 640px; }
+.wide svg { min-width: 860px; }
 @media (max-width: 640px) { .charts .tick { font-size: 17px; } }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; overflow-wrap: break-word; }
 th { color: var(--soft); font-weight: 600; position: sticky; top: 0; background: var(--card); }
+th { vertical-align: bottom; }
+.names td:first-child { overflow-wrap: anywhere; min-width: 9em; }
 .n { text-align: right; white-space: nowrap; }
 th.n { white-space: normal; }
 code, pre { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", "Liberation Mono", monospace; }

@@ -48,6 +48,23 @@ std::vector<ChartJoint> epoch_joints(const RunRecord& record) {
   return joints;
 }
 
+// Validations between the steps of an epoch, at their part of it.
+void add_within_epochs(const RunRecord& record, const std::string& log, ChartSeries& series) {
+  int64_t steps = 0;
+  for (const RunEpoch& epoch : record.epochs)
+    steps = std::max(steps, epoch.steps);
+  for (const RunValidation& validation : record.validations)
+    steps = std::max(steps, validation.step);
+  for (const RunValidation& validation : record.validations) {
+    if (const double* value = find_log(validation.logs, log)) {
+      const double part = static_cast<double>(validation.step) / static_cast<double>(steps);
+      series.points.emplace_back(static_cast<double>(validation.epoch - 1) + part, *value);
+    }
+  }
+  std::stable_sort(series.points.begin(), series.points.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+}
+
 ChartSeries epoch_series(const RunRecord& record, const std::string& log,
                          const std::string& label) {
   ChartSeries series{.label = label};
@@ -56,6 +73,7 @@ ChartSeries epoch_series(const RunRecord& record, const std::string& log,
       series.points.emplace_back(epoch.epoch, *value);
     }
   }
+  add_within_epochs(record, log, series);
   return series;
 }
 
@@ -125,7 +143,15 @@ std::string header_section(const RunRecord& record) {
     out += tile("epochs of " + std::to_string(last.epochs),
                 std::to_string(record.epochs.back().epoch));
     out += tile("steps in " + duration_text(seconds), format_thousands(steps));
-    out += tile("ms a step, last epoch", html_number(record.epochs.back().ms_per_step));
+    const RunEpoch& epoch = record.epochs.back();
+    out += tile("ms a step, last epoch", html_number(epoch.ms_per_step));
+    if (epoch.tokens_per_second > 0) {
+      out += tile("tokens a second, last epoch",
+                  format_thousands(std::llround(epoch.tokens_per_second)));
+    }
+    if (epoch.mfu > 0) {
+      out += tile("MFU, last epoch", fmt::format("{:.1f}%", epoch.mfu * 100));
+    }
   }
   if (!record.evaluations.empty()) {
     for (const auto& [name, value] : record.evaluations.back()) {

@@ -20,10 +20,13 @@
 
 #include "config/callback_classes.h"
 #include "config/config.h"
+#include "data/learned.h"
 #include "engine/hook.h"
 #include "record/run_summary.h"  // find_log
 
 namespace meshtrain {
+
+class Engine;
 
 // A checkpoint of everything, in a folder of its own.
 struct StateSave {
@@ -51,6 +54,12 @@ struct CallbackContext {
   bool same_run = true;
   // In the folder of an attempt that saved nothing, whose files are still there.
   bool begins_again = false;
+  // Of a run; none where callbacks are tested alone.
+  Engine* engine = nullptr;
+  LearnedPtr learned = nullptr;  // from the training data
+  // Validates between two steps, in `steps` batches; 0: as many as after an epoch. Metrics are then
+  // those of the validation.
+  std::function<void(const TrainPosition& at, int64_t steps)> validate = nullptr;
 
   // Checkpoints of everything that callbacks ask for. Saved when all hooks have had the landmark,
   // so that the state of each is in it.

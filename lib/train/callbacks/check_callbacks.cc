@@ -15,7 +15,7 @@ namespace {
 class Checker {
  public:
   Checker(const Setup& setup, bool validates, Diagnostics& diagnostics)
-      : setup_(setup), diagnostics_(diagnostics) {
+      : setup_(setup), diagnostics_(diagnostics), validates_(validates) {
     std::vector<std::string> of_validation;
     for (const TrackedMetric& tracked : setup.graphs().metrics()) {
       running_.push_back(tracked.metric.name);
@@ -30,6 +30,7 @@ class Checker {
   }
 
   void check(const ConfigObject& callback) {
+    check_validation(callback);
     const CallbackType& type = callback_type(callback.class_name);
     if (type.adds_learning_rate) {
       logs_.push_back("learning_rate");  // for all that follow
@@ -52,6 +53,13 @@ class Checker {
   }
 
  private:
+  void check_validation(const ConfigObject& callback) {
+    if (has_options<StepValidationOptions>(callback) && !validates_) {
+      diagnostics_.error("E113", callback.loc, "`StepValidation` has no data to validate on")
+          .help("data.validation, data.split or fit.validation_split");
+    }
+  }
+
   void check_monitor(const ConfigObject& callback, const std::vector<std::string>& logs) {
     const auto options = read_options<MonitorOptions>(callback);
     const auto& [monitor, loc] = options.monitor;
@@ -113,6 +121,7 @@ class Checker {
 
   const Setup& setup_;
   Diagnostics& diagnostics_;
+  bool validates_;
   std::vector<std::string> running_, logs_;
 };
 

@@ -9,9 +9,11 @@
 #include "train/callbacks/reduce_lr_on_plateau.h"
 #include "train/callbacks/reset_states.h"
 #include "train/callbacks/run_command_callback.h"
+#include "train/callbacks/step_validation.h"
 #include "train/callbacks/swap_ema_weights.h"
 #include "train/callbacks/tensorboard.h"
 #include "train/callbacks/terminate_on_nan.h"
+#include "train/callbacks/text_samples.h"
 
 namespace meshtrain {
 namespace {
@@ -39,6 +41,7 @@ constexpr CallbackType kTypes[] = {
      .adds_learning_rate = true},
     {.class_name = "ResetStates", .make = make<ResetStates, ResetStatesOptions>},
     {.class_name = "RunCommand", .make = make<RunCommand, RunCommandOptions>},
+    {.class_name = "StepValidation", .make = make<StepValidation, StepValidationOptions>},
     {.class_name = "SwapEMAWeights",
      .make = make<SwapEmaWeights, SwapEmaOptions>,
      .undo = SwapEmaWeights::undo},
@@ -46,6 +49,9 @@ constexpr CallbackType kTypes[] = {
      .make = make<TensorBoard, TensorBoardOptions>,
      .writes_files = true},
     {.class_name = "TerminateOnNaN", .make = make<TerminateOnNaN, TerminateOnNaNOptions>},
+    {.class_name = "TextSamples",
+     .make = make<TextSamples, TextSamplesOptions>,
+     .writes_files = true},
 };
 
 }  // namespace

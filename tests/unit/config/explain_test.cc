@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include "config/catalogue.h"
+#include "config/other_names.h"
+
 namespace meshtrain {
 namespace {
 
@@ -40,6 +43,21 @@ TEST_CASE("a class of Keras that is not here is said so") {
   CHECK(has(explain_word("LambdaCallback"), "LambdaCallback (callback): not here; functions of"));
   CHECK_FALSE(has(explain_word("Normalization"), "later release"));  // a transform comes later
   CHECK_FALSE(explain_word("Normalization.units").has_value());
+}
+
+// Else the advice is given for a spelling of the class itself, as torch's MultiheadAttention.
+TEST_CASE("names of other frameworks are no classes of this program") {
+  for (int i = 0; i < kNumCategories; ++i) {
+    const auto category = static_cast<Category>(i);
+    for (const std::string& name : class_names(category)) {
+      const std::string advice = instead_of(category, name);
+      CHECK_MESSAGE((advice.empty() || advice.rfind("write `Activation: ", 0) == 0 ||
+                     advice.find(name) != std::string::npos),
+                    name);
+    }
+  }
+  CHECK(instead_of(Category::kLayer, "MultiheadAttention").empty());
+  CHECK(has(explain_word("multiheadattention"), "MultiHeadAttention (layer)"));
 }
 
 TEST_CASE("a kind of class is explained as the list of its classes") {

@@ -172,6 +172,8 @@ TEST_CASE("csv: preprocessed columns are inputs of their widths") {
   CHECK(numbers_of(table.inputs[2].tensor) == std::vector<double>{0, 1, 1, 2});
   const std::vector<double> both = numbers_of(table.inputs[3].tensor);
   CHECK(both[0] == both[2]);
+  // The city is read by two transforms, and noted once.
+  CHECK(table.learned.columns.at({"preprocessing", "city"}) == std::vector<std::string>{"city"});
 }
 
 TEST_CASE("csv: other data take the tables of the training data") {

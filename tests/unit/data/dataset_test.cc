@@ -242,6 +242,9 @@ TEST_CASE("dataset_spec: types and shapes are those of the whole") {
                        expected.shape().end()));
     }
   }
+  CHECK(samples_with_classes(sources[0]) == 30);
+  CHECK(samples_with_classes(sources[1]) == 10);
+  CHECK(dataset_spec(sources[1], data, 10)->targets[0].rows->size() == 10);
   CHECK_FALSE(dataset_spec(object("npz", {{"path", value("a.npz")}}), data));
   // As large as it may be: nothing of it is made.
   const int64_t most = int64_t{1} << 24;
@@ -251,6 +254,11 @@ TEST_CASE("dataset_spec: types and shapes are those of the whole") {
                                                     {"classes", null_value()},
                                                     {"seed", value(0)}}),
                                   DataConfig{});
+  CHECK(samples_with_classes(object("random", {{"samples", value(most)},
+                                               {"shape", list_value({most, most})},
+                                               {"labels", null_value()},
+                                               {"classes", value(3)},
+                                               {"seed", value(0)}})) == 0);
   CHECK(large->inputs[0].rows->shape() == Shape{0, most, most});
 }
 

@@ -65,6 +65,22 @@ TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.jso
   check_cases("gpt2_files", "gpt2");
 }
 
+TEST_CASE("WordPiece tokenizers give the ids and texts of `tokenizers`") {
+  if (!has_bert_text()) {
+    MESSAGE("skipped: built without utf8proc");
+    return;
+  }
+  for (const char* name : {"bert", "bert_cased"}) {
+    CAPTURE(name);
+    check_cases(name, name);
+  }
+  check_cases("bert_files", "bert_cased");
+  Tokenizer tokenizer = tokenizer_of(golden("bert"));
+  CHECK(tokenizer.find("[MASK]") == 4);
+  const TokenIds ids = ids_of(tokenizer, "[CLS] The King");
+  CHECK(tokenizer.decode(ids, true) == "the king");
+}
+
 TEST_CASE("Ids of a byte-level tokenizer keep every byte; half a character is its bytes") {
   Tokenizer tokenizer = tokenizer_of(golden("gpt2"));
   const TokenIds ids = ids_of(tokenizer, "\xF0\x9F\x98\x80");
@@ -109,9 +125,18 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
   const std::pair<json, const char*> cases[] = {
       {"text", "E318 `t`: no JSON object; cut off?"},
       {with("/model/type", "Unigram"),
-       "E327 `t`: `model.type` is `Unigram`, a tokenizer that is not BPE, which is not read"},
+       "E327 `t`: `model.type` is `Unigram`, a tokenizer that is neither BPE nor WordPiece, which "
+       "is "
+       "not read"},
       {with("/model/type", "WordPiece"),
-       "E327 `t`: `model.type` is `WordPiece`, a tokenizer that is not BPE, which is not read"},
+       has_bert_text() ? "E318 `t`: `model.unk_token` is `[UNK]`, which is not in the vocabulary"
+                       : "E327 `t`: this is WordPiece, which needs utf8proc, and this program was "
+                         "built without "
+                         "it; install libutf8proc-dev and build again"},
+      {with("/normalizer", {{"type", "BertNormalizer"}}),
+       "E327 `t`: `normalizer.type` is `BertNormalizer`, a normalizer, which is not read"},
+      {with("/pre_tokenizer", {{"type", "BertPreTokenizer"}}),
+       "E327 `t`: `pre_tokenizer.type` is `BertPreTokenizer`, a pre-tokenizer, which is not read"},
       {with("/model/vocab", json::object()),
        "E318 `t`: `model.vocab` must be an object of tokens and their ids"},
       {with("/model/vocab/b", 0), "E318 `t`: `model.vocab` gives the id 0 to `a` and to `b`"},
@@ -172,13 +197,16 @@ TEST_CASE("Wrong folders of tokenizers") {
   const std::string path = folder.path();
   CHECK(message_of([&] { read_tokenizer_text(path); }) ==
         fmt::format("E300 `{}`: no tokenizer is here: it has neither `tokenizer.json` nor "
-                    "`vocab.json` and `merges.txt`",
+                    "`vocab.json` and `merges.txt` nor `vocab.txt`",
                     path));
-  folder.write("vocab.txt", "[PAD]\n");
+  folder.write("spiece.model", "");
   CHECK(message_of([&] { read_tokenizer_text(path); }) ==
-        fmt::format("E327 `{}`: `vocab.txt` is WordPiece's, which is not read; a tokenizer is "
-                    "`tokenizer.json`, or `vocab.json` and `merges.txt`",
+        fmt::format("E327 `{}`: `spiece.model` is SentencePiece's, which is not read; a tokenizer "
+                    "is `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`",
                     path));
+  folder.write("vocab.txt", "[PAD]\n[UNK]\r\n[PAD]\n");
+  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+        fmt::format("E318 `{}/vocab.txt`: line 3: the token `[PAD]` is there twice", path));
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   folder.write("merges.txt", "#version: 0.2\na b\nab\n");
   CHECK(

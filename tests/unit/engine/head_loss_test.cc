@@ -194,7 +194,7 @@ TEST_CASE("head loss: what reads logits otherwise gets them") {
     }
     return count;
   };
-  CHECK(heads("weighted", "other") == 1);
+  CHECK(heads("name: weighted", "name: other") == 1);
   CHECK(heads(kTied.head, "    - Dense: {units: 12}\n") == 0);  // has a bias
   CHECK(heads(kTied.head, "    - Dense: {units: 12, use_bias: false, activation: tanh}\n") == 0);
   CHECK(heads("reverse: true}}\n", "reverse: true}}\n    - Dropout: 0.1\n") == 0);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "support/convnet.h"
 #include "support/engine_case.h"
@@ -95,6 +96,20 @@ void as_images(Dataset& dataset) {
   dataset.inputs[0].rows = make_rows(std::move(x));
 }
 
+// Random sequences, and of each the ids one place further.
+Dataset token_data() {
+  constexpr int64_t kSamples = 64, kSteps = 8;
+  HostTensor x(DType::kInt32, {kSamples, kSteps}), y(DType::kInt32, {kSamples, kSteps});
+  for (int64_t s = 0; s < kSamples; ++s) {
+    for (int64_t t = 0; t < kSteps; ++t) {
+      const auto at = static_cast<uint64_t>(s * (kSteps + 1) + t);
+      x.data<int32_t>()[s * kSteps + t] = static_cast<int32_t>(splitmix_below(501, at, 13));
+      y.data<int32_t>()[s * kSteps + t] = static_cast<int32_t>(splitmix_below(501, at + 1, 13));
+    }
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
 constexpr const char* kGuideModel = R"(
 name: guide
 model:
@@ -142,6 +157,94 @@ distribution:
   layout_map:
     lstm_.*/kernel: [null, model]
     next/kernel: [model, null]
+)";
+
+// Keras Hub's layers, by its names.
+constexpr const char* kTinyGpt = R"(
+name: gpt
+model:
+  layers:
+    - Input: {name: token_ids, shape: [8], dtype: int32}
+    - ReversibleEmbedding: {name: token_embedding, input_dim: 13, output_dim: 16}
+    - PositionEmbedding: {name: position_embedding, sequence_length: 8}
+    - Add: {name: embeddings_add, inputs: [token_embedding, position_embedding]}
+    - Repeat:
+        times: 2
+        layers:
+          - TransformerDecoder:
+              name: transformer_layer_{i}
+              intermediate_dim: 32
+              num_heads: 2
+              activation: gelu
+              normalize_first: true
+    - LayerNormalization: {name: layer_norm, epsilon: 1e-5}
+    - Call: {layer: token_embedding, name: logits, call: {reverse: true}}
+compile:
+  optimizer:
+    AdamW:
+      learning_rate:
+        CosineDecay:
+          initial_learning_rate: 0.0
+          decay_steps: 90
+          alpha: 0.1
+          warmup_target: 0.01
+          warmup_steps: 10
+      weight_decay: 0.1
+      beta_2: 0.95
+      global_clipnorm: 1.0
+      exclude_from_weight_decay: "bias|gamma|beta|position"
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 8}
+)";
+
+constexpr const char* kTinyLlama = R"(
+name: llama
+blocks:
+  DecoderLayer:
+    inputs: [x]
+    layers:
+      - RMSNormalization: {name: self_attention_layernorm, inputs: x, epsilon: 1e-5}
+      - GroupQueryAttention:
+          name: self_attention
+          head_dim: 4
+          num_query_heads: 4
+          num_key_value_heads: 2
+          use_bias: false
+          rotary: {RotaryEmbedding: {max_wavelength: 10000}}
+          call: {use_causal_mask: true}
+      - Add: {name: middle, inputs: [x, self_attention]}
+      - RMSNormalization: {name: feedforward_layernorm, epsilon: 1e-5}
+      - Dense: {name: feedforward_gate_dense, units: 24, activation: silu, use_bias: false}
+      - Dense:
+          name: feedforward_intermediate_dense
+          inputs: feedforward_layernorm
+          units: 24
+          use_bias: false
+      - Multiply: {name: gated, inputs: [feedforward_gate_dense, feedforward_intermediate_dense]}
+      - Dense: {name: feedforward_output_dense, units: 16, use_bias: false}
+      - Add: {name: sum, inputs: [middle, feedforward_output_dense]}
+model:
+  layers:
+    - Input: {name: token_ids, shape: [8], dtype: int32}
+    - Embedding: {name: token_embedding, input_dim: 13, output_dim: 16}
+    - Repeat: {times: 2, name: "transformer_layer_{i}", block: DecoderLayer}
+    - RMSNormalization: {name: layer_norm, epsilon: 1e-5}
+    - Dense: {name: logits, units: 13, use_bias: false}
+compile:
+  optimizer: {Adam: {learning_rate: 0.01, beta_2: 0.95, global_clipnorm: 1.0}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 8}
+)";
+
+constexpr const char* kMegatron = R"(
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 2], axis_names: [data, model]}
+  layout_map:
+    .*/self_attention/(query|key|value)/kernel: [null, model, null]
+    .*/self_attention/attention_output/kernel: [model, null, null]
+    .*/feedforward_(gate|intermediate)_dense/kernel: [null, model]
+    .*/feedforward_output_dense/kernel: [model, null]
 )";
 
 constexpr const char* kModelParallel = R"(
@@ -319,4 +422,40 @@ TEST_CASE("parity with Keras: two LSTM layers on the characters of tiny Shakespe
   compare("char_lstm_shakespeare", kCharacterModel, data, "float64", at_most(1e-9), 1e-8);
   compare("char_lstm_shakespeare", std::string(kCharacterModel) + kSplitUnits, data, "float32",
           at_most(1e-3), 0);
+}
+
+TEST_CASE("parity with Keras Hub: 100 steps of a tiny GPT and of a tiny Llama") {
+  const Dataset data = token_data();
+  for (const std::string& mesh : {std::string(), std::string(kMegatron)}) {
+    CAPTURE(mesh);
+    compare("gpt_tiny", kTinyGpt + mesh, data, "float32", at_most(1e-4), 1e-3);
+    compare("llama_tiny", kTinyLlama + mesh, data, "float32", at_most(1e-4), 1e-3);
+  }
+}
+
+// Shards of a batch on two devices, or one after the other: with sizes that are powers of two the
+// same sums of the same terms.
+TEST_CASE("accumulated gradients have the bits of the larger batch that data parallelism splits") {
+  const Dataset data = token_data();
+  const auto trained = [&](const std::string& mesh, int64_t batch, int64_t accumulated) {
+    std::vector<std::string> overrides = {fmt::format("fit.batch_size={}", batch)};
+    if (accumulated > 1)
+      overrides.push_back(
+          fmt::format("compile.optimizer.gradient_accumulation_steps={}", accumulated));
+    const Config config = config_from(kTinyLlama + mesh, overrides);
+    Engine engine(config, data_spec(data));
+    const int64_t steps = 12 * accumulated;
+    for (int64_t step = 0; step < steps; ++step) {
+      const auto rows = rows_of_step(step, batch, data.num_samples);
+      engine.train_step({&data, rows});
+    }
+    return engine.read_variable("transformer_layer_0/self_attention/query/kernel");
+  };
+  const std::string two = "distribution: {device_mesh: {shape: [2]}, reductions: fixed}\n";
+  const std::string four = "distribution: {device_mesh: {shape: [4]}, reductions: fixed}\n";
+  const HostTensor of_two = trained(two, 8, 1), in_two_steps = trained("", 4, 2);
+  const HostTensor of_four = trained(four, 8, 1);
+  CHECK(std::memcmp(of_two.bytes(), in_two_steps.bytes(), of_two.num_bytes()) == 0);
+  const HostTensor in_four_steps = trained("", 2, 4);
+  CHECK(std::memcmp(of_four.bytes(), in_four_steps.bytes(), of_four.num_bytes()) == 0);
 }

@@ -142,8 +142,9 @@ TEST_CASE("training and evaluation carry states, alike on every mesh") {
 TEST_CASE("a stateful layer refuses a batch of another size") {
   const Dataset data = part_data();
   Engine engine(config_of_layer(kLayers[0], true, kSteps, "[1, 1]"), data_spec(data));
+  const std::vector<int64_t> rows = {0, 1, 2};
   try {
-    engine.predict_step({&data, {0, 1, 2}});
+    engine.predict_step({&data, rows});
     FAIL("no error");
   } catch (const ConfigError& e) {
     CHECK(std::string(e.what()).find(

@@ -29,6 +29,9 @@ HostTensor make_values(const Operand& operand, uint64_t seed) {
       case Values::kPositive:
         x.set(i, std::abs(number) + 0.1);
         break;
+      case Values::kLarge:
+        x.set(i, std::abs(number) + 4.1);
+        break;
       case Values::kSmallIds:
         x.set(i, static_cast<double>(test::splitmix_below(seed, index, 12)) - 2);
         break;

@@ -8,7 +8,8 @@
 
 namespace meshtrain::testing {
 
-enum class Values { kSigned, kPositive, kSmallIds, kBool, kStep, kSmallIntegers };
+// kLarge: in [4.1, 6.1).
+enum class Values { kSigned, kPositive, kLarge, kSmallIds, kBool, kStep, kSmallIntegers };
 
 struct Operand {
   Shape shape;

@@ -330,7 +330,7 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
 }
 
 TEST_CASE("core layers and activations are Keras'") {
-  CHECK(check_file("layers").size() == 25);
+  CHECK(check_file("layers").size() == 27);
 }
 TEST_CASE("convolutions are Keras'") {
   CHECK(check_file("layers_convolution").size() == 10);
@@ -348,7 +348,7 @@ TEST_CASE("image augmentation by a given amount is Keras'") {
   CHECK(check_file("layers_augmentation").size() == 19);
 }
 TEST_CASE("layers of attention and positions are Keras' and Keras Hub's") {
-  CHECK(check_file("layers_attention").size() == 11);
+  CHECK(check_file("layers_attention").size() == 13);
 }
 TEST_CASE("recurrent layers are Keras'") {
   CHECK(check_file("layers_recurrent").size() == 6);

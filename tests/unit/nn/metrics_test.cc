@@ -122,6 +122,13 @@ TEST_CASE("Perplexity is that of Keras Hub") {
   Batch nothing = batch(false);
   nothing.y = ints({2, 3}, {0, 0, 0, 0, 0, 0});
   CHECK(value_of("Perplexity", masked, std::move(nothing)) == 0);
+
+  // The same mean in bits, of texts with 1 and with 4 bytes a token.
+  const NamedArgs bytes = {{"from_logits", true}, {"bytes_per_token", 4.0}};
+  check_near(
+      {value_of("BitsPerByte", logits, batch(false)), value_of("BitsPerByte", bytes, batch(true)),
+       value_of("BitsPerByte", masked, batch(true))},
+      {std::log2(1.7058535), std::log2(1.5543420) / 4, std::log2(1.5671289)});
 }
 
 TEST_CASE("weighted metrics divide by the sum of the weights") {

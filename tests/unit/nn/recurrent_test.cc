@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kBatch = 64, kUnits = 64;
 
-HostTensor filled(Shape shape, double value) {
+HostTensor all_of(Shape shape, double value) {
   HostTensor out(DType::kFloat32, std::move(shape));
   for (int64_t i = 0; i < out.size(); ++i) {
     out.set(i, value);
@@ -19,7 +19,7 @@ HostTensor filled(Shape shape, double value) {
 
 // A recurrent kernel that hands each unit's state to all gates of that unit alone.
 HostTensor identities(int gates) {
-  HostTensor out = filled({kUnits, gates * kUnits}, 0);
+  HostTensor out = all_of({kUnits, gates * kUnits}, 0);
   for (int64_t row = 0; row < kUnits; ++row) {
     for (int64_t gate = 0; gate < gates; ++gate) {
       out.set(row * gates * kUnits + gate * kUnits + row, 1);
@@ -35,7 +35,7 @@ std::vector<double> states_of(const std::string& class_name, int gates, const st
   const int num_states = class_name == "LSTM" ? 2 : 1;
   std::vector<LayerConfig> layers = {make_layer_config("Input", "x", {}, {{"shape", {steps, 2}}})};
   std::vector<std::string> inputs = {"x"};
-  const HostTensor x = filled({kBatch, steps, 2}, 0), ones = filled({kBatch, kUnits}, 1);
+  const HostTensor x = all_of({kBatch, steps, 2}, 0), ones = all_of({kBatch, kUnits}, 1);
   std::vector<const HostTensor*> values = {&x};
   for (int i = 0; i < num_states; ++i) {
     inputs.push_back("state" + std::to_string(i));
@@ -51,8 +51,9 @@ std::vector<double> states_of(const std::string& class_name, int gates, const st
   const Model model(make_model_config(std::move(layers), {output}), DType::kFloat32, diagnostics);
   REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
   const std::string cell = model.weights()[0]->path.substr(0, model.weights()[0]->path.rfind('/'));
-  return numbers(
-      run_model(model, values, {{cell + "/recurrent_kernel", identities(gates)}}, training));
+  std::vector<std::pair<std::string, HostTensor>> weights;
+  weights.emplace_back(cell + "/recurrent_kernel", identities(gates));
+  return numbers(run_model(model, values, weights, training));
 }
 
 double part_of(const std::vector<double>& values, std::initializer_list<double> wanted) {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/devices.h"
+#include "plan/gpu_hardware.h"
 #include "support/temp_folder.h"
 
 using namespace meshtrain;
@@ -31,6 +32,21 @@ TEST_CASE("without a file there is the table") {
   CHECK(h200.matmul[static_cast<size_t>(MatmulType::kBFloat16)] == doctest::Approx(790e12));
   CHECK(h200.memory_rate == doctest::Approx(4.3e12));
   CHECK(h200.link_rate == doctest::Approx(370e9));
+}
+
+TEST_CASE("a device's own name says which hardware it is") {
+  const auto name_of = [](const char* device) -> std::string {
+    const Hardware* found = hardware_of_device(device);
+    return found == nullptr ? "" : found->name;
+  };
+  CHECK(name_of("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(name_of("NVIDIA A100-SXM4-80GB") == "A100");
+  CHECK(name_of("Tesla V100-SXM2-32GB") == "V100");
+  CHECK(name_of("NVIDIA L40S") == "L40S");
+  CHECK(name_of("NVIDIA GeForce RTX 4090") == "RTX4090");
+  for (const char* other : {"NVIDIA L40", "NVIDIA T400", "NVIDIA GeForce RTX 3090", "cpu", ""}) {
+    CHECK(name_of(other) == "");
+  }
 }
 
 TEST_CASE("a file changes any value of a known device and leaves the others") {
@@ -142,6 +158,22 @@ TEST_CASE("devices on paper name their hardware in any case") {
   CHECK(diagnostics.num_errors() == 1);
   request("70000xH100");
   CHECK(diagnostics.num_errors() == 2);
+}
+
+TEST_CASE("GPUs are found by the names of their driver") {
+  const auto name_of = [](std::string_view driver_name) {
+    const Hardware* const found = hardware_of_gpu(known_hardware(), driver_name);
+    return found == nullptr ? std::string("none") : found->name;
+  };
+  CHECK(name_of("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(name_of("NVIDIA H200") == "H200");
+  CHECK(name_of("NVIDIA A100-SXM4-80GB") == "A100");
+  CHECK(name_of("NVIDIA GeForce RTX 4090") == "RTX4090");
+  CHECK(name_of("NVIDIA L40S") == "L40S");
+  CHECK(name_of("Tesla T4") == "T4");
+  CHECK(name_of("NVIDIA GeForce RTX 3060") == "none");
+  CHECK(name_of("cpu") == "none");
+  CHECK(name_of("") == "none");
 }
 
 TEST_CASE("devices on paper cannot be opened") {
