@@ -106,6 +106,15 @@ TEST_CASE("spatial dropout has the arguments of Keras' constructor") {
   CHECK(names == std::set<std::string>{"dtype", "name", "rate", "seed"});
 }
 
+TEST_CASE("a script names the arguments that Keras' constructors require") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {shape: [8, 8, 3]}\n    - AveragePooling2D\n    - "
+      "MaxPooling2D\n");
+  const std::string script = keras_script(built.config, *built.model, {}, "pools.yaml", "");
+  CHECK(script.find("AveragePooling2D(pool_size=2, name=") != std::string::npos);
+  CHECK(script.find("MaxPooling2D(name=") != std::string::npos);
+}
+
 TEST_CASE("policies are Keras' of those names") {
   const Built built(
       "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"
