@@ -96,7 +96,9 @@ MT_FN void cross_entropy(const unsigned long long* arg, unsigned block, unsigned
                       best.value,
                       sum,
                       picked,
-                      is_first ? C(1) : is_class && R.start + classes <= id ? C(-1) : C(0)};
+                      is_first                              ? C(1)
+                      : is_class && R.start + classes <= id ? C(-1)
+                                                            : C(0)};
   for (int r = 0; r < 6; ++r) {
     if (arg[2 + r] != 0)
       ((C*)arg[2 + r])[i] = values[r];
