@@ -166,10 +166,8 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
-      refuse_export(
-          fmt::format("layer `{}`", call.name),
-          "has boundaries from the training data; Keras keeps them in its arguments. Write "
-          "them as `bin_boundaries`");
+      refuse_export(fmt::format("layer `{}`", call.name),
+                    "boundaries that come from the training data, not from `bin_boundaries`,");
     }
     objects_.push_back(found->second);
   }
