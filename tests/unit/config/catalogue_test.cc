@@ -45,6 +45,9 @@ TEST_CASE("Catalogue: every class can be made from its required arguments") {
                                                    : arg.below_maximum ? "0.5"
                                                                        : "1",
                                                    {}));
+          if (arg.kind == ValueKind::kObjectList) {
+            args.children.back() = {.kind = YamlNode::Kind::kList};
+          }
           args.children.back().key = arg.name;
         }
       }

@@ -75,16 +75,26 @@ TEST_CASE("a recurrent layer on a mesh: collectives by what is split") {
   CHECK(counts_of({kSimpleLayer, "[2, 1]"}) == batch);
   CHECK(counts_of({kSimpleLayer, "[1, 2]", by_units}) == units);
   CHECK(counts_of({kSimpleLayer, "[2, 2]", by_units}) == both);
-  CHECK(counts_of({kGruLayer, "[2, 1]"}) == batch);
+  // A GRU's two biases are summed each, and gathered each.
+  CHECK(counts_of({kGruLayer, "[2, 1]"}) ==
+        CollectiveCounts{{"backward all_reduce data", 6}, {"forward all_reduce data", 1}});
   CHECK(counts_of({kGruLayer, "[1, 2]", by_units}) ==
         CollectiveCounts{{"backward all_gather model", 2}, {"forward all_gather model", 3}});
-  // Each cell of a stack for itself.
+  // Each cell of a stack for itself. What the second hands back to the first is a sum over the
+  // columns of its kernel.
   CHECK(counts_of({kStack, "[2, 1]"}) ==
         CollectiveCounts{{"backward all_reduce data", 8}, {"forward all_reduce data", 1}});
   CHECK(counts_of({kStack, "[1, 2]", by_units}) ==
-        CollectiveCounts{{"backward all_gather model", 2}, {"forward all_gather model", 4}});
-  // Masks of dropped states are drawn where their rows are: no collective.
-  CHECK(counts_of({kDropped, "[2, 2]", by_units}) == both);
+        CollectiveCounts{{"backward all_gather model", 2},
+                         {"backward all_reduce model", 1},
+                         {"forward all_gather model", 4}});
+  // Masks of dropped states are drawn where their rows are. The recurrent kernel's gradient is a
+  // product for each of the four gates, summed each and gathered once.
+  CHECK(counts_of({kDropped, "[2, 2]", by_units}) ==
+        CollectiveCounts{{"backward all_gather model", 2},
+                         {"backward all_reduce data", 8},
+                         {"forward all_gather model", 2},
+                         {"forward all_reduce data", 1}});
   // Each direction for itself. A GRU has a second bias, which its steps need and whose row of the
   // gradient is gathered, too.
   CHECK(counts_of({kTwoDirections, "[2, 2]", by_units}) ==
