@@ -167,9 +167,9 @@ class ModelBinder {
     std::string class_name = layer.object.class_name;
     if (is_cell_class(class_name)) {
       diagnostics_
-          .error("E121", layer.object.loc,
-                 fmt::format("layer `{}` is a {}, which computes one step", layer.name.value,
-                             class_name))
+          .error(
+              "E121", layer.object.loc,
+              fmt::format("layer `{}` ({}) computes one step only", layer.name.value, class_name))
           .help(fmt::format("write `RNN: {{cell: {{{}: ...}}}}`", class_name));
     }
     if (class_name == "Call") {

@@ -91,8 +91,10 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
         continue;
       }
       if (const Spec* arg = spec.find(child.key)) {
-        const std::string around =
-            std::exchange(context_, fmt::format("`{}` of {}", arg->name, owner));
+        // A list of cells is written as the `cell` of an RNN.
+        const bool is_list = spec.name == "StackedRNNCells" && !context_.empty();
+        std::string own = is_list ? context_ : fmt::format("`{}` of {}", arg->name, owner);
+        const std::string around = std::exchange(context_, std::move(own));
         object.args[arg->name] = value(child, *arg, owner);
         context_ = around;
       } else {

@@ -16,6 +16,12 @@ namespace {
 // Arguments that Keras' constructors do not have.
 constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay"};
 
+// Arguments with a default here, which Keras' constructors require.
+bool is_required_in_keras(const ConfigObject& object, const Spec& arg) {
+  return arg.is_required ||
+         (arg.name == "pool_size" && object.class_name.starts_with("AveragePooling"));
+}
+
 }  // namespace
 
 std::string keras_module(Category category) {
@@ -68,7 +74,8 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
       continue;
     }
     const ConfigValue& value = found->second;
-    if (value.is_default && (!with_defaults || value.is_null()) && !arg.is_required) {
+    if (value.is_default && (!with_defaults || value.is_null()) &&
+        !is_required_in_keras(object, arg)) {
       continue;
     }
     out.emplace_back(&arg, &value);

@@ -124,6 +124,15 @@ TEST_CASE("bins have the arguments of Keras' constructor; those of the data are 
   CHECK_THROWS_AS(config_with("num_bins: 3"), ConfigError);
 }
 
+TEST_CASE("a script names the arguments that Keras' constructors require") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {shape: [8, 8, 3]}\n    - AveragePooling2D\n    - "
+      "MaxPooling2D\n");
+  const std::string script = keras_script(built.config, *built.model, {}, "pools.yaml", "");
+  CHECK(script.find("AveragePooling2D(pool_size=2, name=") != std::string::npos);
+  CHECK(script.find("MaxPooling2D(name=") != std::string::npos);
+}
+
 TEST_CASE("policies are Keras' of those names") {
   const Built built(
       "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"
