@@ -201,8 +201,8 @@ TEST_CASE("a template is fine-tuned: frozen layers stay as they are, the head is
   const Result text = meshtrain({"init", "mobilenet"}, folder.path());
   REQUIRE(text.exit_code == 0);
   folder.write("net.yaml", text.out);
-  const std::vector<std::string> small = {"vars.size=32", "vars.classes=6", "-q",
-                                          "data.train.samples=8", "fit.batch_size=8"};
+  const std::vector<std::string> small = {"vars.size=32", "vars.classes=6", "data.train.samples=8",
+                                          "fit.batch_size=8"};
   const auto train = [&](std::vector<std::string> words) {
     words.insert(words.begin(), small.begin(), small.end());
     words.insert(words.begin(), {"train", "net.yaml"});
