@@ -67,8 +67,6 @@ ConfigObject default_object(Category category, std::string_view class_name);
 std::vector<std::string> class_names(Category category);
 // Why there is no such class and what to use instead; empty where nothing is known.
 std::string_view refusal(Category category, std::string_view spelled);
-// The class that is refused for good: functions of Python are never run.
-inline constexpr std::string_view kRefusedLayer = "Lambda";
 // Classes of Keras that this release does not have yet.
 std::vector<std::string> unsupported_class_names(Category category);
 bool is_unsupported_class(Category category, std::string_view spelled);

@@ -105,34 +105,34 @@ void add_layer(const YamlNode& layer, RuleList& rules) {
   }
 }
 
-// The steps of each Input of ids (batch, steps) over the last axis of the mesh, its batch over
-// `batch`. What follows is split alike; attention gathers keys and values.
+// The steps of each embedding (batch, steps, features) over `axis`, its batch over `batch`. What
+// comes before and after is split alike; attention gathers keys and values.
 std::vector<YamlNode> step_rules(const YamlNode& layers, const std::string& batch,
                                  const std::string& axis, const YamlNode& named,
                                  Diagnostics& diagnostics) {
   std::vector<YamlNode> rules;
   for (const YamlNode& layer : layers.children) {
     const auto form = object_form(layer, Category::kLayer);
-    if (!form || form->spelled != "Input" || form->args == nullptr)
+    if (!form ||
+        !is_any(form->spelled, {"Embedding", "ReversibleEmbedding", "TokenAndPositionEmbedding"}))
       continue;
-    const YamlNode* shape = form->args->find("shape");
-    const YamlNode* name = form->args->find("name");
-    if (shape == nullptr || shape->children.size() != 1 || name == nullptr || !name->is_scalar())
-      continue;
+    const YamlNode* name = form->args == nullptr ? nullptr : form->args->find("name");
+    const std::string path = name != nullptr && name->is_scalar()
+                                 ? pattern_of(name->text)
+                                 : to_snake_case(form->spelled) + "(_\\d+)?";
     YamlNode rule{.kind = YamlNode::Kind::kList,
                   .loc = named.loc,
-                  .key = name->text + "/output",
+                  .key = path + "/output",
                   .key_loc = named.loc};
-    rule.children = {YamlNode::scalar(batch, named.loc), YamlNode::scalar(axis, named.loc)};
+    rule.children = {YamlNode::scalar(batch, named.loc), YamlNode::scalar(axis, named.loc),
+                     YamlNode{.explicit_null = true, .loc = named.loc}};
     rules.push_back(std::move(rule));
   }
   if (rules.empty()) {
     diagnostics
         .error("E113", named.loc,
-               fmt::format("`{}` finds no Input of ids to split the steps of", named.text))
-        .help(
-            "name it and give it one size: `Input: {name: token_ids, shape: [1024], dtype: "
-            "int32}`");
+               fmt::format("`{}` finds no embedding whose steps it could split", named.text))
+        .help("write the layout of the first layer with steps: `x/output: [data, seq, null]`");
   }
   return rules;
 }
@@ -215,7 +215,7 @@ const std::vector<LayoutPreset>& layout_presets() {
       {"megatron", "splits attention by heads and feed-forward layers over the last axis", true},
       {"fsdp", "zero: 3, without rules", false, true},
       {"megatron_fsdp", "both", true, true},
-      {"context", "splits the steps of sequences over the last axis", false, false, true},
+      {"context", "splits the steps of embeddings over the last axis", false, false, true},
   };
   return kPresets;
 }

@@ -13,17 +13,17 @@ struct LayoutPreset {
   std::string name, help;
   bool splits_layers = false;   // attention by heads, feed-forward layers by columns, then by rows
   bool shards_weights = false;  // zero: 3
-  bool splits_steps = false;    // Inputs of ids by steps
+  bool splits_steps = false;    // embeddings by steps
 };
 const std::vector<LayoutPreset>& layout_presets();
 
 // Replaces a preset, alone or as `preset` beside own rules, which come before its rules of the same
 // key. Call it when blocks are layers and expressions are values. The model axis is the mesh's last
-// one. E113: an unknown preset, a mesh of one axis, or a model without layers that it knows:
-// `context` needs a named Input of one size, the others the
-// attention layers, TransformerEncoder and TransformerDecoder, and Dense layers that are named as
-// in Keras Hub (feedforward_intermediate_dense) or up, gate, down, fc1, fc2. Source: Shoeybi et
-// al., arXiv:1909.08053, section 3.
+// one. E113: an unknown preset, a mesh of one axis, or a model without layers that it knows.
+// `context` knows embeddings; the others know attention layers, TransformerEncoder and
+// TransformerDecoder, and Dense layers that are named as in Keras Hub
+// (feedforward_intermediate_dense) or up, gate, down, fc1, fc2. Source: Shoeybi et al.,
+// arXiv:1909.08053, section 3.
 void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

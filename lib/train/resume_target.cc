@@ -1,5 +1,6 @@
 #include "train/resume_target.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/durable_file.h"
@@ -80,7 +81,19 @@ std::string resolved_run(const std::string& path) {
 void no_run_in(const std::string& given) {
   std::error_code error;
   if (fs::exists(given, error)) {
-    throw ConfigError("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+    ConfigError problem("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+    std::vector<std::string> runs = names_in(given);
+    std::erase_if(runs, [&](const std::string& name) {
+      const std::string folder = given + "/" + name;
+      return name == "latest" || (!is_run_dir(folder) && !is_run_dir(folder + "/latest"));
+    });
+    if (!runs.empty()) {
+      constexpr size_t kMost = 5;
+      const bool is_all = runs.size() <= kMost;
+      runs.resize(std::min(runs.size(), kMost));
+      problem.help(fmt::format("runs in it: {}{}", join(runs, ", "), is_all ? "" : ", ..."));
+    }
+    throw problem;
   }
   ConfigError problem("E400", {}, fmt::format("there is no folder `{}`", given));
   fs::path missing;  // the first part of it that is not there

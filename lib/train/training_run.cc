@@ -516,8 +516,8 @@ void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
           position_.epoch < done
               ? fmt::format("nothing to train: fit.initial_epoch is {}, fit.epochs is {}\n", done,
                             config_.fit.epochs.value)
-              : fmt::format("nothing left to train: {} epochs are done, fit.epochs is {}\n", done,
-                            config_.fit.epochs.value));
+              : fmt::format("nothing left to train: {} epoch{} done, fit.epochs is {}\n", done,
+                            done == 1 ? " is" : "s are", config_.fit.epochs.value));
     }
     request_.console.err(request_.tells_more ? "\n" + plan_text(plan) : "");
     for (const std::string& warning : warnings_) {

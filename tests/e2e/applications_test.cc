@@ -182,7 +182,8 @@ TEST_CASE("templates of keras.applications have the weights of Keras: names, sha
   for (const std::string& line : lines_of(meshtrain({"init"}, folder.path()).out)) {
     listed += contains(line, "as keras.applications has it") ? 1 : 0;
   }
-  CHECK(static_cast<size_t>(listed) == networks.size());
+  CHECK(static_cast<size_t>(listed) >= networks.size());
+  CHECK(networks.size() >= 31);
   for (const auto& [name, one] : networks.items()) {
     CAPTURE(name);
     const Result text = meshtrain({"init", name}, folder.path());
@@ -200,8 +201,8 @@ TEST_CASE("a template is fine-tuned: frozen layers stay as they are, the head is
   const Result text = meshtrain({"init", "mobilenet"}, folder.path());
   REQUIRE(text.exit_code == 0);
   folder.write("net.yaml", text.out);
-  const std::vector<std::string> small = {"vars.size=32", "vars.classes=6", "-q",
-                                          "data.train.samples=8", "fit.batch_size=8"};
+  const std::vector<std::string> small = {"vars.size=32", "vars.classes=6", "data.train.samples=8",
+                                          "fit.batch_size=8"};
   const auto train = [&](std::vector<std::string> words) {
     words.insert(words.begin(), small.begin(), small.end());
     words.insert(words.begin(), {"train", "net.yaml"});

@@ -280,6 +280,11 @@ TEST_CASE("the folder of a run's name stands for its newest run") {
     const Result result = meshtrain(words, folder.path());
     CHECK_MESSAGE(result.exit_code == 0, words[0], result.err);
   }
+  const Result all = meshtrain({"inspect", "runs"}, folder.path());
+  CHECK(all.exit_code == 6);
+  CHECK_MESSAGE(
+      contains(all.err, "`runs` is no run and no checkpoint\n  = help: runs in it: numbers\n"),
+      all.err);
   const Result nowhere = meshtrain({"evaluate", "runs/nothere/latest"}, folder.path());
   CHECK(nowhere.exit_code == 6);
   CHECK_MESSAGE(contains(nowhere.err, "there is no folder `runs/nothere/latest`"), nowhere.err);

@@ -156,8 +156,8 @@ def write_weights(only):
     golden = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications/weights.json"
     rows = json.loads(golden.read_text()) if only else {}
     for name, template in TEMPLATES.items():
-        if only and not name.startswith(only):
-            continue
+        if name.startswith("ConvNeXt") or (only and not name.startswith(only)):
+            continue  # of ConvNeXt only the number of weights and parameters is the same, not every name
         keras.utils.clear_session()
         model = getattr(keras.applications, name)(weights=None)
         lines = sorted(f"{weight.path} {'x'.join(map(str, weight.shape))}" for weight in model.weights if "seed" not in weight.path)

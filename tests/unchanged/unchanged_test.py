@@ -28,8 +28,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REFERENCE = HERE / "reference.json"
 # Keys of JSON objects that tell when, where or by whom, not what; the digest of a text that names its folder.
-PASSING = {"seconds", "ms_per_step", "run_id", "time", "self_xxh3_128", "run_dir", "config", "version", "devices",
-           "parent_run", "config.resolved.yaml", "config_xxh3_128"}
+PASSING = {"seconds", "ms_per_step", "tokens_per_second", "run_id", "time", "self_xxh3_128", "run_dir", "config",
+           "version", "devices", "parent_run", "config.resolved.yaml", "config_xxh3_128"}
 # Files of a run's folder that are about this run alone, or are drawn from those that are compared.
 LEFT_OUT = {"LOCK", "log.txt", "meta.json", "report.html"}
 

@@ -397,6 +397,10 @@ class JsonWriter {
     if (object.class_name.starts_with("SpatialDropout")) {
       config.erase("trainable");  // their constructors do not take it
     }
+    if (object.class_name == "Discretization") {
+      config.erase("trainable");
+      config.erase("activity_regularizer");
+    }
     if (object.has("rotary")) {
       refuse_export(owner_, "`rotary`");
     }

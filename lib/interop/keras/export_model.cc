@@ -17,6 +17,12 @@ namespace {
 // Arguments that Keras' constructors do not have.
 constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay"};
 
+// Arguments with a default here, which Keras' constructors require.
+bool is_required_in_keras(const ConfigObject& object, const Spec& arg) {
+  return arg.is_required ||
+         (arg.name == "pool_size" && object.class_name.starts_with("AveragePooling"));
+}
+
 }  // namespace
 
 std::string keras_module(Category category) {
@@ -69,7 +75,8 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
       continue;
     }
     const ConfigValue& value = found->second;
-    if (value.is_default && (!with_defaults || value.is_null()) && !arg.is_required) {
+    if (value.is_default && (!with_defaults || value.is_null()) &&
+        !is_required_in_keras(object, arg)) {
       continue;
     }
     out.emplace_back(&arg, &value);
@@ -167,10 +174,8 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
-      refuse_export(
-          fmt::format("layer `{}`", call.name),
-          "has boundaries from the training data; Keras keeps them in its arguments. Write "
-          "them as `bin_boundaries`");
+      refuse_export(fmt::format("layer `{}`", call.name),
+                    "boundaries that come from the training data, not from `bin_boundaries`,");
     }
     objects_.push_back(found->second);
   }

@@ -262,10 +262,6 @@ class TreeMaker {
                             spec.category == Category::kLoss || arg == nullptr)) {
         continue;  // what it is called anyway; names of losses are shown nowhere
       }
-      if (key == "num_bins" && config.contains("bin_boundaries") &&
-          !config.at("bin_boundaries").is_null()) {
-        continue;  // of a Discretization that was adapted
-      }
       if (key == "trainable" || key == "dtype") {
         if (arg != nullptr && policy_name(entry) == "float64") {
           args.children.push_back(scalar("float64"));
@@ -419,11 +415,14 @@ GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
   const auto is_skipped = [&](const std::string& name) {
     return std::find(skipped.begin(), skipped.end(), name) != skipped.end();
   };
+  // A Discretization that was adapted has both; the boundaries say it all.
+  const auto bins = config.find("bin_boundaries");
+  const bool has_bins = bins != config.end() && !bins->is_null();
   GivenArgs out;
   for (const Spec& arg : spec.args) {
     const auto found = config.find(arg.name);
-    if (found == config.end() || is_skipped(arg.name) || arg.kind == ValueKind::kUnsupported ||
-        (found->is_null() && !arg.is_nullable)) {
+    if (found == config.end() || (has_bins && arg.name == "num_bins") || is_skipped(arg.name) ||
+        arg.kind == ValueKind::kUnsupported || (found->is_null() && !arg.is_nullable)) {
       continue;
     }
     ConfigValue given = value(*found, arg, fmt::format("{}, `{}`", owner, arg.name));

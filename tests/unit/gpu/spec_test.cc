@@ -249,6 +249,9 @@ TEST_CASE("lookups equal the CPU's") {
 TEST_CASE("attention equals the CPU's") {
   check_family("attention");
 }
+TEST_CASE("heads with their losses equal the CPU's") {
+  check_family("head");
+}
 TEST_CASE("recurrent cells equal the CPU's") {
   check_family("rnn");
 }

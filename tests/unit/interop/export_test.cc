@@ -106,6 +106,33 @@ TEST_CASE("spatial dropout has the arguments of Keras' constructor") {
   CHECK(names == std::set<std::string>{"dtype", "name", "rate", "seed"});
 }
 
+TEST_CASE("bins have the arguments of Keras' constructor; those of the data are refused") {
+  const auto config_with = [](const char* argument) {
+    const Built built(
+        std::string(
+            "model:\n  layers:\n    - Input: {shape: [1]}\n    - Discretization: {name: d, ") +
+        argument + "}\n");
+    return parse_json(keras_json(built.config, *built.model)).at("config").at("layers")[1];
+  };
+  const Json layer = config_with("bin_boundaries: [1.5, 2]");
+  std::set<std::string> names;
+  for (const auto& [name, value] : layer.at("config").items()) {
+    names.insert(name);
+  }
+  CHECK(names == std::set<std::string>{"bin_boundaries", "dtype", "epsilon", "name", "num_bins",
+                                       "output_mode"});
+  CHECK_THROWS_AS(config_with("num_bins: 3"), ConfigError);
+}
+
+TEST_CASE("a script names the arguments that Keras' constructors require") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {shape: [8, 8, 3]}\n    - AveragePooling2D\n    - "
+      "MaxPooling2D\n");
+  const std::string script = keras_script(built.config, *built.model, {}, "pools.yaml", "");
+  CHECK(script.find("AveragePooling2D(pool_size=2, name=") != std::string::npos);
+  CHECK(script.find("MaxPooling2D(name=") != std::string::npos);
+}
+
 TEST_CASE("policies are Keras' of those names") {
   const Built built(
       "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"

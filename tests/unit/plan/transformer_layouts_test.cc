@@ -238,20 +238,4 @@ TEST_CASE("context parallelism changes no weight, in order and with heads and ta
   check_equal(trained(std::string(kPlaced) + kContext, kHeadTail), expected);
 }
 
-TEST_CASE("transformers: two axes for heads, of which keys and values have one") {
-  const std::string rules = R"(  batch_dim_name: data
-  layout_map:
-    .*/query/kernel: [null, [kv, rep], null]
-    .*/(key|value)/kernel: [null, kv, null]
-    .*/attention_output/kernel: [[kv, rep], null, null]
-    .*/feedforward_(gate|intermediate)_dense/kernel: [null, [kv, rep]]
-    .*/feedforward_output_dense/kernel: [[kv, rep], null]
-)";
-  // Besides tensor parallelism: the gradients of keys and values, summed over the query heads.
-  CHECK(counts(kLlama, "{shape: [1, 2, 2], axis_names: [data, kv, rep]}", rules) ==
-        text({{"forward all_reduce kv rep", 2 * kLayers},
-              {"backward all_reduce kv rep", 2 * kLayers},
-              {"backward all_reduce rep", 2 * kLayers}}));
-}
-
 }  // namespace meshtrain
