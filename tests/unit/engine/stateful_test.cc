@@ -97,14 +97,16 @@ void reset(Engine& engine) {
 TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence") {
   for (const char* layer : kLayers) {
     const Dataset whole = dataset_of(whole_sequences(1, kFeatures), whole_sequences(2, 4));
-    Engine plain(config_of_layer(layer, false, kParts * kSteps, "[1, 1]"), data_spec(whole));
+    const Config stateless = config_of_layer(layer, false, kParts * kSteps, "[1, 1]");
+    Engine plain(stateless, data_spec(whole));
     const HostTensor expected =
         parts_of(plain.predict_step({&whole, rows_of_step(0, kBatch, kBatch)})[0]);
     const Dataset parts = part_data();
     for (const char* mesh : {"[1, 1]", "[2, 1]", "[2, 2]", "[1, 4]"}) {
       CAPTURE(layer);
       CAPTURE(mesh);
-      Engine engine(config_of_layer(layer, true, kSteps, mesh), data_spec(parts));
+      const Config config = config_of_layer(layer, true, kSteps, mesh);
+      Engine engine(config, data_spec(parts));
       CHECK(difference(predict_parts(engine, parts), expected) < 1e-13);
       CHECK(difference(predict_parts(engine, parts), expected) > 1e-3);  // from the last states on
       reset(engine);
@@ -116,7 +118,8 @@ TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence")
 TEST_CASE("training and evaluation carry states, alike on every mesh") {
   const Dataset data = part_data();
   const auto losses = [&](const char* layer, const char* mesh) {
-    Engine engine(config_of_layer(layer, true, kSteps, mesh), data_spec(data));
+    const Config config = config_of_layer(layer, true, kSteps, mesh);
+    Engine engine(config, data_spec(data));
     std::vector<double> out;
     for (int64_t step = 0; step < 2 * kParts; ++step) {
       const std::vector<int64_t> rows = rows_of_step(step, kBatch, kParts * kBatch);
@@ -141,7 +144,8 @@ TEST_CASE("training and evaluation carry states, alike on every mesh") {
 
 TEST_CASE("a stateful layer refuses a batch of another size") {
   const Dataset data = part_data();
-  Engine engine(config_of_layer(kLayers[0], true, kSteps, "[1, 1]"), data_spec(data));
+  const Config config = config_of_layer(kLayers[0], true, kSteps, "[1, 1]");
+  Engine engine(config, data_spec(data));
   const std::vector<int64_t> rows = {0, 1, 2};
   try {
     engine.predict_step({&data, rows});
