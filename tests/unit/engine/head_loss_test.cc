@@ -12,7 +12,7 @@ using namespace meshtrain::test;
 
 namespace {
 
-constexpr int64_t kSamples = 16, kTokens = 6, kClasses = 12, kSteps = 3;
+constexpr int64_t kSequences = 16, kTokens = 6, kClasses = 12, kTrainSteps = 3;
 
 struct HeadModel {
   const char* name;
@@ -47,8 +47,8 @@ std::string yaml_of(const HeadModel& model, bool fused, const std::string& more)
 }
 
 Dataset token_data() {
-  HostTensor x(DType::kInt32, {kSamples, kTokens}), y(DType::kInt32, {kSamples, kTokens});
-  HostTensor weight(DType::kFloat32, {kSamples, kTokens});
+  HostTensor x(DType::kInt32, {kSequences, kTokens}), y(DType::kInt32, {kSequences, kTokens});
+  HostTensor weight(DType::kFloat32, {kSequences, kTokens});
   for (int64_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<uint64_t>(i);
     x.set(i, static_cast<double>(splitmix_below(1, at, kClasses)));
@@ -73,14 +73,14 @@ Trained train(const HeadModel& model, bool fused, const std::string& more) {
   const Dataset data = token_data();
   Engine engine(config, data_spec(data), {.num_workers = 2});
   Trained out;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    const std::vector<int64_t> rows = rows_of_step(step, 8, kSamples);
+  for (int64_t step = 0; step < kTrainSteps; ++step) {
+    const std::vector<int64_t> rows = rows_of_step(step, 8, kSequences);
     engine.train_step({&data, rows});
     out.losses.push_back(engine.last_loss());
   }
   out.logs = engine.logs();
   engine.reset_metrics();
-  engine.test_step({&data, rows_of_step(0, 8, kSamples)});
+  engine.test_step({&data, rows_of_step(0, 8, kSequences)});
   out.tested = engine.logs();
   for (const std::string& path : engine.weight_paths()) {
     out.paths.push_back(path);

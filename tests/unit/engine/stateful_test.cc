@@ -12,7 +12,7 @@ using namespace meshtrain::test;
 
 namespace {
 
-constexpr int64_t kBatch = 4, kSteps = 2, kParts = 3, kFeatures = 3;
+constexpr int64_t kBatch = 4, kStepsOfPart = 2, kParts = 3, kFeatures = 3;
 
 const char* const kLayers[] = {
     "LSTM: {name: r, units: 4, return_sequences: true, stateful: STATEFUL}",
@@ -45,18 +45,19 @@ HostTensor signed_tensor(uint64_t seed, Shape shape) {
   return out;
 }
 
-// Sequences of kParts * kSteps, whole; and cut into parts, the first part of all sequences first.
+// Sequences of kParts * kStepsOfPart, whole; and cut into parts, the first part of all sequences
+// first.
 HostTensor whole_sequences(uint64_t seed, int64_t features) {
-  return signed_tensor(seed, {kBatch, kParts * kSteps, features});
+  return signed_tensor(seed, {kBatch, kParts * kStepsOfPart, features});
 }
 HostTensor parts_of(const HostTensor& whole) {
   const int64_t features = whole.shape()[2];
-  HostTensor out(DType::kFloat64, {kParts * kBatch, kSteps, features});
+  HostTensor out(DType::kFloat64, {kParts * kBatch, kStepsOfPart, features});
   for (int64_t i = 0; i < whole.size(); ++i) {
-    const int64_t feature = i % features, step = i / features % (kParts * kSteps),
-                  sample = i / features / (kParts * kSteps);
-    const int64_t row = step / kSteps * kBatch + sample;
-    out.set((row * kSteps + step % kSteps) * features + feature, whole.at(i));
+    const int64_t feature = i % features, step = i / features % (kParts * kStepsOfPart),
+                  sample = i / features / (kParts * kStepsOfPart);
+    const int64_t row = step / kStepsOfPart * kBatch + sample;
+    out.set((row * kStepsOfPart + step % kStepsOfPart) * features + feature, whole.at(i));
   }
   return out;
 }
@@ -75,7 +76,7 @@ double difference(const HostTensor& a, const HostTensor& b) {
 
 // Predictions of all parts in their order, as one tensor.
 HostTensor predict_parts(Engine& engine, const Dataset& data) {
-  HostTensor out(DType::kFloat64, {kParts * kBatch, kSteps, 4});
+  HostTensor out(DType::kFloat64, {kParts * kBatch, kStepsOfPart, 4});
   for (int64_t part = 0; part < kParts; ++part) {
     const HostTensor y =
         std::move(engine.predict_step({&data, rows_of_step(part, kBatch, kParts * kBatch)})[0]);
@@ -97,7 +98,7 @@ void reset(Engine& engine) {
 TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence") {
   for (const char* layer : kLayers) {
     const Dataset whole = dataset_of(whole_sequences(1, kFeatures), whole_sequences(2, 4));
-    const Config stateless = config_of_layer(layer, false, kParts * kSteps, "[1, 1]");
+    const Config stateless = config_of_layer(layer, false, kParts * kStepsOfPart, "[1, 1]");
     Engine plain(stateless, data_spec(whole));
     const HostTensor expected =
         parts_of(plain.predict_step({&whole, rows_of_step(0, kBatch, kBatch)})[0]);
@@ -105,7 +106,7 @@ TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence")
     for (const char* mesh : {"[1, 1]", "[2, 1]", "[2, 2]", "[1, 4]"}) {
       CAPTURE(layer);
       CAPTURE(mesh);
-      const Config config = config_of_layer(layer, true, kSteps, mesh);
+      const Config config = config_of_layer(layer, true, kStepsOfPart, mesh);
       Engine engine(config, data_spec(parts));
       CHECK(difference(predict_parts(engine, parts), expected) < 1e-13);
       CHECK(difference(predict_parts(engine, parts), expected) > 1e-3);  // from the last states on
@@ -118,7 +119,7 @@ TEST_CASE("a stateful layer sees the parts of a sequence as the whole sequence")
 TEST_CASE("training and evaluation carry states, alike on every mesh") {
   const Dataset data = part_data();
   const auto losses = [&](const char* layer, const char* mesh) {
-    const Config config = config_of_layer(layer, true, kSteps, mesh);
+    const Config config = config_of_layer(layer, true, kStepsOfPart, mesh);
     Engine engine(config, data_spec(data));
     std::vector<double> out;
     for (int64_t step = 0; step < 2 * kParts; ++step) {
@@ -144,7 +145,7 @@ TEST_CASE("training and evaluation carry states, alike on every mesh") {
 
 TEST_CASE("a stateful layer refuses a batch of another size") {
   const Dataset data = part_data();
-  const Config config = config_of_layer(kLayers[0], true, kSteps, "[1, 1]");
+  const Config config = config_of_layer(kLayers[0], true, kStepsOfPart, "[1, 1]");
   Engine engine(config, data_spec(data));
   const std::vector<int64_t> rows = {0, 1, 2};
   try {
