@@ -11,12 +11,54 @@ namespace {
 
 constexpr std::string_view kDiscretization = "Discretization";
 
-// A layer that needs statistics, and the input of the model that it reads; kNone when another layer
-// stands between.
+// What Rescaling layers make of the values of an input, element by element of a sample.
+class Rescaled {
+ public:
+  // Puts `layer` behind what is there.
+  void append(const Layer& layer) {
+    const ConfigValue& offset = value_or_null(*layer.config(), "offset");
+    const std::vector<double> factors = numbers_of(layer.config()->arg("scale"));
+    const std::vector<double> terms =
+        offset.is_null() ? std::vector<double>{0} : numbers_of(offset);
+    const size_t channels = std::max({scale_.size(), factors.size(), terms.size()});
+    std::vector<double> scale, shift;
+    for (size_t c = 0; c < channels; ++c) {
+      const double factor = factors[c % factors.size()];
+      scale.push_back(scale_[c % scale_.size()] * factor);
+      shift.push_back(offset_[c % offset_.size()] * factor + terms[c % terms.size()]);
+    }
+    scale_ = std::move(scale);
+    offset_ = std::move(shift);
+  }
+  double operator()(double x, size_t element) const {
+    const size_t channel = element % scale_.size();
+    return x * scale_[channel] + offset_[channel];
+  }
+
+ private:
+  std::vector<double> scale_ = {1}, offset_ = {0};  // one for all, or one for each channel
+};
+
+// A layer that needs statistics, and the input of the model that it reads; kNone when a layer that
+// is no Rescaling stands between.
 struct Wanted {
   const Layer* layer = nullptr;
   int input = kNone;
+  Rescaled rescaled;
 };
+
+// The entry that the chain of Rescaling layers before entry `call` reads; they are added to
+// `rescaled`.
+int before_rescaling(const Model& model, int call, Rescaled& rescaled) {
+  const Model::Call& entry = model.calls()[static_cast<size_t>(call)];
+  if (entry.layer == kNone ||
+      model.layers()[static_cast<size_t>(entry.layer)]->class_name != "Rescaling") {
+    return call;
+  }
+  const int first = before_rescaling(model, entry.inputs[0], rescaled);
+  rescaled.append(*model.layers()[static_cast<size_t>(entry.layer)]);
+  return first;
+}
 
 std::vector<Wanted> layers_to_adapt(const Model& model) {
   std::vector<Wanted> out;
@@ -31,9 +73,13 @@ std::vector<Wanted> layers_to_adapt(const Model& model) {
     if (!adapts || layer.weights.empty()) {
       continue;
     }
-    const auto found = std::find(model.inputs().begin(), model.inputs().end(), call.inputs[0]);
-    const bool is_input = found != model.inputs().end();
-    out.push_back({&layer, is_input ? static_cast<int>(found - model.inputs().begin()) : kNone});
+    Wanted wanted{&layer, kNone, {}};
+    const int from = before_rescaling(model, call.inputs[0], wanted.rescaled);
+    const auto found = std::find(model.inputs().begin(), model.inputs().end(), from);
+    if (found != model.inputs().end()) {
+      wanted.input = static_cast<int>(found - model.inputs().begin());
+    }
+    out.push_back(std::move(wanted));
   }
   return out;
 }
@@ -67,15 +113,16 @@ std::vector<size_t> places_in_sample(const Shape& shape, const std::vector<bool>
   return places;
 }
 
-// Sums over all samples of f(value, statistic) for each statistic.
+// Sums over all samples of f(rescaled value, statistic) for each statistic.
 template <class F>
-std::vector<double> sums(const Rows& data, const std::vector<size_t>& places, size_t count, F&& f) {
+std::vector<double> sums(const Rows& data, const Rescaled& rescaled,
+                         const std::vector<size_t>& places, size_t count, F&& f) {
   std::vector<double> out(count, 0.0);
   const auto add_all = [&](const auto* values, int64_t size) {
     for (int64_t begin = 0; begin < size; begin += static_cast<int64_t>(places.size())) {
       for (size_t i = 0; i < places.size(); ++i) {
         out[places[i]] +=
-            f(static_cast<double>(values[begin + static_cast<int64_t>(i)]), places[i]);
+            f(rescaled(static_cast<double>(values[begin + static_cast<int64_t>(i)]), i), places[i]);
       }
     }
   };
@@ -103,11 +150,12 @@ HostTensor tensor_of(const std::vector<double>& values, const Weight& like) {
 }
 
 // The boundaries between bins of all numbers of the data.
-void adapt_bins(const Layer& layer, const Rows& data, StepRunner& runner) {
+void adapt_bins(const Wanted& wanted, const Rows& data, StepRunner& runner) {
+  const Layer& layer = *wanted.layer;
   std::vector<float> values;
   data.for_each_block([&](int64_t, const HostTensor& block) {
     for (int64_t i = 0; i < block.size(); ++i) {
-      values.push_back(static_cast<float>(block.at(i)));
+      values.push_back(static_cast<float>(wanted.rescaled(block.at(i), static_cast<size_t>(i))));
     }
   });
   const auto num_bins = static_cast<int>(layer.config()->integer("num_bins"));
@@ -122,9 +170,10 @@ void adapt_bins(const Layer& layer, const Rows& data, StepRunner& runner) {
   runner.write_variable(layer.weights[0].path, tensor_of(boundaries, layer.weights[0]));
 }
 
-void adapt(const Layer& layer, const Rows& data, StepRunner& runner) {
+void adapt(const Wanted& wanted, const Rows& data, StepRunner& runner) {
+  const Layer& layer = *wanted.layer;
   if (layer.class_name == kDiscretization) {
-    return adapt_bins(layer, data, runner);
+    return adapt_bins(wanted, data, runner);
   }
   const Weight& mean_weight = layer.weights[0];
   const auto count = static_cast<size_t>(num_elements(mean_weight.shape));
@@ -132,14 +181,16 @@ void adapt(const Layer& layer, const Rows& data, StepRunner& runner) {
       places_in_sample(data.shape(), kept_dims(layer, data.shape().size()));
   const double per_statistic =
       static_cast<double>(num_elements(data.shape())) / static_cast<double>(count);
-  std::vector<double> mean = sums(data, places, count, [](double x, size_t) { return x; });
+  std::vector<double> mean =
+      sums(data, wanted.rescaled, places, count, [](double x, size_t) { return x; });
   for (double& m : mean) {
     m /= per_statistic;
   }
   // A second pass: nothing cancels, whatever the mean.
-  std::vector<double> variance = sums(data, places, count, [&](double x, size_t statistic) {
+  const auto squares = [&](double x, size_t statistic) {
     return (x - mean[statistic]) * (x - mean[statistic]);
-  });
+  };
+  std::vector<double> variance = sums(data, wanted.rescaled, places, count, squares);
   for (double& v : variance) {
     v /= per_statistic;
   }
@@ -160,8 +211,8 @@ void check_adaptation(const Model& model, Diagnostics& diagnostics) {
                              "another layer stands between it and the data",
                              wanted.layer->name, wanted.layer->class_name))
           .help(wanted.layer->class_name == kDiscretization
-                    ? "put it right after its Input, or give `bin_boundaries`"
-                    : "put it right after its Input, or give `mean` and `variance`");
+                    ? "put it after its Input, or after Rescaling, or give `bin_boundaries`"
+                    : "put it after its Input, or after Rescaling, or give `mean` and `variance`");
     }
   }
 }
@@ -171,7 +222,7 @@ void adapt_to_data(const Model& model, const Dataset& train, StepRunner& runner)
   check_adaptation(model, diagnostics);
   diagnostics.throw_if_errors();
   for (const Wanted& wanted : layers_to_adapt(model)) {
-    adapt(*wanted.layer, *train.inputs[static_cast<size_t>(wanted.input)].rows, runner);
+    adapt(wanted, *train.inputs[static_cast<size_t>(wanted.input)].rows, runner);
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace meshtrain {
 
-// Adds E124 for every layer whose input is not the value of an Input: the data do not have its
-// statistics. For subcommands that train.
+// Adds E124 for every layer whose input is neither the value of an Input nor that value behind
+// Rescaling layers: the data do not have its statistics. For subcommands that train.
 void check_adaptation(const Model& model, Diagnostics& diagnostics);
 
 // Mean and population variance over all samples of `train`, in float64 and in file order: the same

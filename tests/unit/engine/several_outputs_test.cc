@@ -141,6 +141,25 @@ TEST_CASE("Normalization adapts to mean and population variance of the training 
   }
 }
 
+TEST_CASE("statistics behind Rescaling are those of the rescaled data") {
+  const Config config = config_from(
+      "model:\n  layers:\n    - Input: {shape: [3, 2]}\n    - Rescaling: {scale: 0.5, offset: 1}\n"
+      "    - Rescaling: {scale: [2, 4], offset: [0, -3]}\n    - Normalization: {name: n}\n"
+      "    - Flatten\n    - Dense: {units: 1}\ncompile: {loss: mse}\n");
+  const Dataset dataset =
+      dataset_of(whole(filled(DType::kUInt8, {4, 3, 2}, [](uint64_t i) { return double(i); })),
+                 HostTensor(DType::kFloat32, {4, 1}));
+  Engine engine(config, data_spec(dataset));
+  adapt_to_data(engine.model(), dataset, engine);
+  const HostTensor mean = engine.read_variable("n/mean");
+  const HostTensor variance = engine.read_variable("n/variance");
+  // Channel 0 holds 0, 2 .. 22, channel 1 holds 1, 3 .. 23: variance 143 / 3.
+  CHECK(mean.at(0) == doctest::Approx((11 * 0.5 + 1) * 2));
+  CHECK(mean.at(1) == doctest::Approx((12 * 0.5 + 1) * 4 - 3));
+  CHECK(variance.at(0) == doctest::Approx(143 / 3.0));
+  CHECK(variance.at(1) == doctest::Approx(143 / 3.0 * 4));
+}
+
 TEST_CASE("one mean for all positions and one for each of two axes") {
   for (const auto& [axis, shape] :
        {std::pair<const char*, Shape>{"null", {}}, {"[1, 2]", {3, 2}}}) {
