@@ -150,6 +150,7 @@ const Entries kStepLayers = {
     "a@.state_c]}",
     "Dense: {name: a@, units: 4}|Lambda: {name: b@, inputs: a@, function: \"=x[:, :3, 0] * "
     "2\"}|MaskedLMHead: {vocabulary_size: 4, inputs: [a@, b@]}",
+    "Discretization: {bin_boundaries: [-1, 0.2, 1]}|CategoryEncoding: {num_tokens: 4}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
 const Entries kVolumeLayers = {
