@@ -104,7 +104,8 @@ std::vector<KernelCase> rnn_specs() {
     RnnShape shape;
     shape.activation = static_cast<RnnActivation>(f);
     shape.batch = 3;
-    shape.steps = 2;
+    // An exponential of itself is as large as its rounding errors.
+    shape.steps = shape.activation == RnnActivation::kExponential ? 1 : 2;
     shape.units = 4;
     const std::string name = fmt::format("simple of activation {}", f);
     for (bool is_gradient : {false, true})
