@@ -119,8 +119,8 @@ TEST_CASE("bins have the arguments of Keras' constructor; those of the data are 
   for (const auto& [name, value] : layer.at("config").items()) {
     names.insert(name);
   }
-  CHECK(names == std::set<std::string>{"bin_boundaries", "dtype", "epsilon", "name", "num_bins",
-                                       "output_mode"});
+  CHECK(names ==
+        std::set<std::string>{"bin_boundaries", "dtype", "epsilon", "name", "output_mode"});
   CHECK_THROWS_AS(config_with("num_bins: 3"), ConfigError);
 }
 
