@@ -224,7 +224,12 @@ class HeadPlacer {
 
 Graph place_head_losses(Graph graph, const DeviceMesh& mesh) {
   std::vector<Head> heads = find_heads(graph, mesh);
-  return heads.empty() ? graph : HeadPlacer(graph, std::move(heads)).run();
+  if (heads.empty()) {
+    return graph;
+  }
+  Graph placed = HeadPlacer(graph, std::move(heads)).run();
+  remove_dead(placed);  // hits, where nothing asks for them
+  return placed;
 }
 
 }  // namespace meshtrain

@@ -56,7 +56,7 @@ def gpt_optimizer():
 
 CASES = {
     "gpt_tiny": (gpt, gpt_optimizer),
-    "llama_tiny": (llama, lambda: keras.optimizers.Adam(0.01, beta_2=0.95, global_clipnorm=1.0)),
+    "llama_tiny": (llama, lambda: keras.optimizers.Adam(0.002, beta_2=0.95, global_clipnorm=1.0)),
 }
 
 

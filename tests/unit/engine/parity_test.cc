@@ -231,7 +231,7 @@ model:
     - RMSNormalization: {name: layer_norm, epsilon: 1e-5}
     - Dense: {name: logits, units: 13, use_bias: false}
 compile:
-  optimizer: {Adam: {learning_rate: 0.01, beta_2: 0.95, global_clipnorm: 1.0}}
+  optimizer: {Adam: {learning_rate: 0.002, beta_2: 0.95, global_clipnorm: 1.0}}
   loss: {SparseCategoricalCrossentropy: {from_logits: true}}
 fit: {batch_size: 8}
 )";

@@ -111,6 +111,7 @@ const Family kFamilies[] = {
       "CategoricalGeneralizedCrossEntropy", "Circle: {gamma: 4.0}"},
      {"SparseCategoricalAccuracy", "SparseTopKCategoricalAccuracy: {k: 2}",
       "SparseCategoricalCrossentropy", "Perplexity: {mask_token_id: 2}",
+      "BitsPerByte: {bytes_per_token: 4}",
       "IoU: {num_classes: 4, target_class_ids: [1], "
       "sparse_y_pred: false}",
       "MeanIoU: {num_classes: 4, sparse_y_pred: false}"}},
