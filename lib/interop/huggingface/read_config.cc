@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <limits>
 
 #include "base/diagnostic.h"
 #include "base/json.h"
@@ -24,6 +24,7 @@ struct Architecture {
   const char* dropped_head;  // what of it is not taken over; null: nothing
 };
 
+constexpr int64_t kMostLayers = 10000;
 constexpr const char* kHeadDropped = "the head (`cls`)";
 
 const std::vector<Architecture>& architectures() {
@@ -53,14 +54,14 @@ class Fields {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  int64_t size(const char* key, int64_t otherwise) {
+  int64_t size(const char* key, int64_t otherwise,
+               int64_t most = std::numeric_limits<int32_t>::max()) {
     const Json* value = find(key);
     if (value == nullptr) {
       return otherwise;
     }
-    constexpr int64_t kMost = int64_t{1} << 31;
-    if (!value->is_number_integer() || value->get<int64_t>() < 1 || value->get<int64_t>() > kMost) {
-      wrong(key, *value, "a whole number of at least 1");
+    if (!value->is_number_integer() || value->get<int64_t>() < 1 || value->get<int64_t>() > most) {
+      wrong(key, *value, fmt::format("a whole number from 1 to {}", most));
       return otherwise;
     }
     return value->get<int64_t>();
@@ -80,6 +81,7 @@ class Fields {
     const double rate = number(key, otherwise);
     if (rate >= 1) {
       wrong(key, json_.at(key), "a rate below 1");
+      return otherwise;
     }
     return rate;
   }
@@ -181,7 +183,7 @@ void read_gpt2(Fields& f, HuggingFaceModel& m) {
   m.tokens = f.size("vocab_size", 50257);
   m.positions = f.size("n_positions", 1024);
   m.width = f.size("n_embd", 768);
-  m.depth = f.size("n_layer", 12);
+  m.depth = f.size("n_layer", 12, kMostLayers);
   m.heads = f.size("n_head", 12);
   m.inner = f.size("n_inner", 4 * m.width);
   m.activation = f.activation("activation_function", "gelu_new");
@@ -199,7 +201,7 @@ void read_llama(Fields& f, HuggingFaceModel& m) {
   m.tokens = f.size("vocab_size", 32000);
   m.positions = f.size("max_position_embeddings", 2048);
   m.width = f.size("hidden_size", 4096);
-  m.depth = f.size("num_hidden_layers", 32);
+  m.depth = f.size("num_hidden_layers", 32, kMostLayers);
   m.heads = f.size("num_attention_heads", 32);
   m.key_heads = f.size("num_key_value_heads", m.heads);
   m.head_size = f.size("head_dim", std::max<int64_t>(m.width / m.heads, 1));
@@ -220,7 +222,7 @@ void read_llama(Fields& f, HuggingFaceModel& m) {
 // What BertConfig and ViTConfig share.
 void read_encoder(Fields& f, HuggingFaceModel& m, double dropout) {
   m.width = f.size("hidden_size", 768);
-  m.depth = f.size("num_hidden_layers", 12);
+  m.depth = f.size("num_hidden_layers", 12, kMostLayers);
   m.heads = f.size("num_attention_heads", 12);
   m.inner = f.size("intermediate_size", 3072);
   m.activation = f.activation("hidden_act", "gelu");

@@ -235,7 +235,8 @@ TEST_CASE("Hugging Face: a config.json that is not supported is refused with the
             "is a T5ForConditionalGeneration"},
            {"gpt2", "architectures", {"GPT2ForSequenceClassification"}, "which is not read"},
            {"gpt2", "n_head", 5, "5 heads do not divide the width of 32"},
-           {"gpt2", "n_head", 0, "`n_head` is 0, not a whole number of at least 1"},
+           {"gpt2", "n_head", 0, "`n_head` is 0, not a whole number from 1 to 2147483647"},
+           {"gpt2", "n_layer", 2000000000, "is 2000000000, not a whole number from 1 to 10000"},
            {"gpt2", "n_layer", "two", "`n_layer` is \"two\", not a whole number"},
            {"gpt2", "activation_function", "quick_gelu", "`activation_function` is \"quick_gelu\""},
            {"gpt2", "layer_norm_epsilon", -1, "`layer_norm_epsilon` is -1, not a number"},
@@ -250,6 +251,7 @@ TEST_CASE("Hugging Face: a config.json that is not supported is refused with the
            {"llama2", "rope_parameters", crossed, "`rope_parameters.low_freq_factor` is not below"},
            {"llama2", "rope_parameters", 3, "`rope_parameters` is 3, not an object"},
            {"bert", "position_embedding_type", "relative_key", "`position_embedding_type`"},
+           {"bert", "hidden_dropout_prob", 1.5, "`hidden_dropout_prob` is 1.5, not a rate below 1"},
            {"bert", "is_decoder", true, "`is_decoder` is true, not false"},
            {"vit", "qkv_bias", false, "`qkv_bias` is false, not true"},
            {"vit", "patch_size", 5, "`patch_size` 5 does not divide `image_size` 12 x 12"}}) {
