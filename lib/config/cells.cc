@@ -19,6 +19,15 @@ std::vector<std::string> states_of_cell(std::string_view class_name, const std::
   return out;
 }
 
+// The layers that a Bidirectional holds.
+constexpr const char* kDirections[] = {"layer", "backward_layer"};
+
+bool holds_layer(const ConfigObject& layer, const char* name) {
+  const auto inner = layer.args.find(name);
+  return layer.class_name == "Bidirectional" && inner != layer.args.end() &&
+         inner->second.is_object();
+}
+
 }  // namespace
 
 bool is_recurrent_class(std::string_view class_name) {
@@ -65,19 +74,6 @@ std::vector<std::string> state_names(const ConfigObject& layer, const std::strin
   }
   return out;
 }
-
-namespace {
-
-// The layers that a Bidirectional holds.
-constexpr const char* kDirections[] = {"layer", "backward_layer"};
-
-bool holds_layer(const ConfigObject& layer, const char* name) {
-  const auto inner = layer.args.find(name);
-  return layer.class_name == "Bidirectional" && inner != layer.args.end() &&
-         inner->second.is_object();
-}
-
-}  // namespace
 
 bool is_stateful(const ConfigObject& layer) {
   const auto own = layer.args.find("stateful");

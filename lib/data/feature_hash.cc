@@ -1,36 +1,16 @@
 #include "data/feature_hash.h"
 
 #include <farmhash.h>
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
 
-#include <bit>
-#include <cstring>
+#include <memory>
+
+#include "base/error.h"
 
 namespace meshtrain {
 namespace {
-
-// The state of SipHash: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012).
-struct SipState {
-  uint64_t v0, v1, v2, v3;
-
-  void round() {
-    v0 += v1;
-    v2 += v3;
-    v1 = std::rotl(v1, 13) ^ v0;
-    v3 = std::rotl(v3, 16) ^ v2;
-    v0 = std::rotl(v0, 32);
-    v2 += v1;
-    v0 += v3;
-    v1 = std::rotl(v1, 17) ^ v2;
-    v3 = std::rotl(v3, 21) ^ v0;
-    v2 = std::rotl(v2, 32);
-  }
-  void absorb(uint64_t word) {
-    v3 ^= word;
-    round();
-    round();
-    v0 ^= word;
-  }
-};
 
 uint64_t shift_mix(uint64_t x) {
   return x ^ (x >> 47);
@@ -49,25 +29,24 @@ uint64_t farm_hash(std::string_view text) {
   return util::Fingerprint64(text.data(), text.size());
 }
 
+// SipHash-2-4, which OpenSSL has as a code of 8 bytes for a key of 16.
 uint64_t sip_hash(std::string_view text, uint64_t key0, uint64_t key1) {
-  SipState state{key0 ^ 0x736f6d6570736575u, key1 ^ 0x646f72616e646f6du, key0 ^ 0x6c7967656e657261u,
-                 key1 ^ 0x7465646279746573u};
-  size_t at = 0;
-  for (; at + 8 <= text.size(); at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, 8);
-    state.absorb(word);
-  }
-  uint64_t last = static_cast<uint64_t>(text.size()) << 56;
-  for (size_t i = 0; at + i < text.size(); ++i) {
-    last |= static_cast<uint64_t>(static_cast<unsigned char>(text[at + i])) << (8 * i);
-  }
-  state.absorb(last);
-  state.v2 ^= 0xff;
-  for (int i = 0; i < 4; ++i) {
-    state.round();
-  }
-  return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
+  static EVP_MAC* const kind = EVP_MAC_fetch(nullptr, "SIPHASH", nullptr);
+  const std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> hash(EVP_MAC_CTX_new(kind),
+                                                                       EVP_MAC_CTX_free);
+  const uint64_t key[] = {key0, key1};
+  uint64_t code = 0;
+  size_t size = sizeof code;
+  const OSSL_PARAM settings[] = {OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &size),
+                                 OSSL_PARAM_construct_end()};
+  const bool ok =
+      hash != nullptr &&
+      EVP_MAC_init(hash.get(), reinterpret_cast<const unsigned char*>(key), sizeof key, settings) &&
+      EVP_MAC_update(hash.get(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size()) &&
+      EVP_MAC_final(hash.get(), reinterpret_cast<unsigned char*>(&code), &size, sizeof code);
+  MESHTRAIN_CHECK(ok, "libcrypto has no SipHash");
+  return code;
 }
 
 int64_t crossed_bin(std::span<const uint64_t> hashes, int64_t num_bins) {

@@ -90,6 +90,7 @@ class StepGraphs {
   void resolve_losses(Diagnostics& diagnostics);
   void resolve_metrics(Diagnostics& diagnostics);
   void track(Metric metric, int output, bool weighted);
+  void note_reader(size_t output, const ConfigObject& object, bool reads_token_losses);
   ValueType target_type(size_t output) const;
   CheckedOutput checked_output(size_t output) const;
   NamedShapes named_outputs() const;
@@ -120,6 +121,7 @@ class StepGraphs {
   int iteration_ = kNone;
   std::vector<OutputLoss> losses_;
   std::set<size_t> misfits_;            // outputs whose loss cannot compare them with the targets
+  std::set<size_t> read_whole_;         // outputs of which more than token_losses() is read
   std::vector<TrackedMetric> metrics_;  // "loss" first, then per-output losses, then as declared
 };
 

@@ -1,6 +1,7 @@
 // Head and loss of a classifier of tokens (ir/ops/linear_cross_entropy.cc): for a chunk of tokens
 // after the other the product, the rows' losses and gradients in place, and the products back.
 #include <algorithm>
+#include <utility>
 
 #include "exec/lower.h"
 #include "ir/ops/linear_cross_entropy.h"
@@ -86,28 +87,21 @@ class HeadShard {
   }
   void add_dtable(const std::byte* gradients, int64_t first, int64_t count, std::byte* dtable,
                   bool accumulate) const {
-    const bool by_classes = class_step_ != 1 || features_ == 1;
-    MatmulSpec spec =
-        by_classes ? product(classes_, features_, count) : product(features_, classes_, count);
-    MatmulSpec of_x = spec;  // x as the first operand
-    of_x.a = x_at(first);
-    of_x.a_row = 1;
-    of_x.a_column = features_;
-    of_x.b = gradients;
-    of_x.b_row = classes_;
-    of_x.b_column = 1;
-    if (by_classes) {
-      spec.a = of_x.b;
-      spec.a_row = of_x.b_column;
-      spec.a_column = of_x.b_row;
-      spec.b = of_x.a;
-      spec.b_row = of_x.a_column;
-      spec.b_column = of_x.a_row;
-    } else {
-      spec = of_x;
+    const std::byte *a = gradients, *b = x_at(first);
+    int64_t rows = classes_, columns = features_;
+    if (class_step_ == 1 && features_ != 1) {  // a table of (features, classes)
+      std::swap(a, b);
+      std::swap(rows, columns);
     }
+    MatmulSpec spec = product(rows, columns, count);  // the first operand is read transposed
+    spec.a = a;
+    spec.a_row = 1;
+    spec.a_column = rows;
+    spec.b = b;
+    spec.b_row = columns;
+    spec.b_column = 1;
     spec.c = dtable;
-    spec.c_row = by_classes ? features_ : classes_;
+    spec.c_row = columns;
     spec.accumulate = accumulate;
     context_.add(spec);
   }

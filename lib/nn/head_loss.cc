@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "ir/ops/einsum.h"
+#include "nn/arguments.h"
 #include "nn/loss_functions.h"
+#include "nn/metric.h"
 
 namespace meshtrain {
 namespace {
@@ -15,8 +17,9 @@ struct HeadProduct {
   bool transposed = false;  // the table is (features, classes)
 };
 
-const Graph& graph_of(const Builder& b) {
-  return const_cast<Builder&>(b).graph();
+// From the logits along the last axis.
+bool is_from_logits(const ConfigObject& object) {
+  return boolean_or(object, "from_logits", false) && integer_or(object, "axis", -1) == -1;
 }
 
 // The product that the predictions are, or are widened from. `chain`: values on the way to it.
@@ -60,6 +63,17 @@ std::optional<HeadProduct> head_product(const Graph& graph, ValueId predictions,
 
 }  // namespace
 
+bool is_token_loss(const ConfigObject& loss) {
+  return loss.class_name == "SparseCategoricalCrossentropy" && is_from_logits(loss);
+}
+
+bool is_token_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
+  const std::string name = metric_class(metric, y_true, y_pred);
+  return name == "SparseCategoricalAccuracy" ||
+         ((name == "SparseCategoricalCrossentropy" || name == "Perplexity") &&
+          is_from_logits(metric));
+}
+
 bool add_token_losses(Builder& b, ValueId y, ValueId predictions) {
   std::vector<ValueId> chain;
   const auto product = head_product(b.graph(), predictions, &chain);
@@ -81,8 +95,8 @@ bool add_token_losses(Builder& b, ValueId y, ValueId predictions) {
   return true;
 }
 
-std::optional<TokenLosses> token_losses(const Builder& b, ValueId predictions) {
-  const Graph& graph = graph_of(b);
+std::optional<TokenLosses> token_losses(Builder& b, ValueId predictions) {
+  const Graph& graph = b.graph();
   const auto product = head_product(graph, predictions);
   if (!product) {
     return std::nullopt;
