@@ -1,0 +1,155 @@
+// A field of a row as a number, and what is wrong with it.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "data/csv_rows.h"
+
+namespace meshtrain {
+namespace {
+
+// The limit of a column; each category takes about 100 bytes of memory.
+constexpr size_t kMaxCategories = 100000;
+
+}  // namespace
+
+void CsvTableReader::Rows::store(CsvBlocks& blocks, const Slot& slot, std::string_view field) {
+  const double value = slot.categories ? category(slot, field)
+                       : slot.part     ? date(slot, field)
+                                       : number(slot, field);
+  store_number(blocks, slot, value);
+}
+
+void CsvTableReader::Rows::store_number(CsvBlocks& blocks, const Slot& slot, double value) {
+  if (blocks.dtype() == DType::kFloat32) {
+    blocks.at<float>(slot.position) = static_cast<float>(value);
+  } else if (blocks.dtype() == DType::kFloat64) {
+    blocks.at<double>(slot.position) = value;
+  } else {
+    blocks.at<int32_t>(slot.position) = static_cast<int32_t>(value);
+  }
+}
+
+void CsvTableReader::Rows::take_text(size_t column, CsvPreprocessed& to,
+                                     std::span<const std::string_view> fields) {
+  std::string text = to.text_of(fields);
+  std::string problem = to.transform().problem(text);
+  const bool is_absent = !problem.empty() && is_missing(text);
+  if (is_absent && settings_.missing == CsvSettings::Missing::kValue) {
+    text = format_shortest(settings_.missing_value);
+    problem = to.transform().problem(text);
+  }
+  if (!problem.empty()) {
+    fault(is_absent ? faults_.missing : faults_.not_number, {.field = column},
+          is_absent ? text.empty() ? "is empty" : fmt::format("is `{}`", text) : problem);
+  }
+  to.add(std::move(text));
+}
+
+bool CsvTableReader::Rows::is_missing(std::string_view field) const {
+  const std::string_view text = trim(field);
+  return text.empty() || settings_.missing_texts.contains(text);
+}
+
+double CsvTableReader::Rows::number(const Slot& slot, std::string_view field) {
+  const std::optional<double> value = parse_decimal(field);
+  if (value && std::isfinite(*value) && !are_numbers_missing_) {
+    return fitting(slot, field, *value);
+  }
+  if (is_missing(field) || (value && std::isnan(*value))) {
+    return missing(slot, field);
+  }
+  if (!value) {
+    return fault(faults_.not_number, slot,
+                 fmt::format("is `{}`, which is no number", shown_text(field)));
+  }
+  return fitting(slot, field, *value);
+}
+
+double CsvTableReader::Rows::date(const Slot& slot, std::string_view field) {
+  if (is_missing(field)) {
+    return missing(slot, field);
+  }
+  const std::optional<std::tm> date = parse_date(field, settings_.date_format);
+  return date ? fitting(slot, field, date_part(*date, *slot.part))
+              : fault(faults_.no_date, slot,
+                      fmt::format("is `{}`, which is no date", shown_text(field)));
+}
+
+double CsvTableReader::Rows::missing_fault(CsvFaults::Kind& kind, const Slot& slot,
+                                           std::string_view field) {
+  const std::string_view text = trim(field);
+  return fault(slot.is_feature ? kind : faults_.missing_label, slot,
+               text.empty() ? "is empty" : fmt::format("is `{}`", text));
+}
+
+double CsvTableReader::Rows::missing(const Slot& slot, std::string_view field) {
+  if (!slot.is_feature || settings_.missing == CsvSettings::Missing::kError) {
+    return missing_fault(faults_.missing, slot, field);
+  }
+  return settings_.missing == CsvSettings::Missing::kMean
+             ? std::nan("")
+             : fitting(slot, format_shortest(settings_.missing_value), settings_.missing_value);
+}
+
+double CsvTableReader::Rows::fitting(const Slot& slot, std::string_view field, double value) {
+  const DType dtype = arrays_[slot.array].blocks.dtype();
+  if (dtype == DType::kInt32 &&
+      !(std::trunc(value) == value && value >= std::numeric_limits<int32_t>::min() &&
+        value <= std::numeric_limits<int32_t>::max())) {
+    return fault(faults_.not_number, slot,
+                 fmt::format("is `{}`, no 32-bit integer", shown_text(field)));
+  }
+  const bool is_infinite = dtype == DType::kFloat32
+                               ? std::abs(value) >= 0x1.ffffffp127  // rounds to infinity
+                               : std::isinf(value);
+  if (is_infinite) {
+    return fault(faults_.infinite, slot,
+                 fmt::format("is `{}`, no finite {}", shown_text(field), dtype_name(dtype)));
+  }
+  return value;
+}
+
+double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) {
+  const std::string_view text = trim(field);
+  const bool is_absent =
+      is_missing(text) && (slot.categories->is_open() || slot.categories->find(text) < 0);
+  if (is_absent) {
+    const int id = token_id(slot, settings_.mask_token);
+    return id < 0 ? missing_fault(faults_.missing_text, slot, field) : id;
+  }
+  int id = slot.categories->id(text);
+  id = id < 0 ? token_id(slot, settings_.oov_token) : id;
+  if (id < 0) {
+    const std::vector<std::string>& texts = slot.categories->texts();
+    std::vector<std::string> some(texts.begin(), texts.begin() + std::min<size_t>(8, texts.size()));
+    return fault(
+        slot.is_feature ? faults_.unknown : faults_.unknown_label, slot,
+        fmt::format("is `{}`, which is not among the {} known: `{}`{}", shown_text(text),
+                    texts.size(), join(some, "`, `"), texts.size() > some.size() ? ", ..." : ""));
+  }
+  if (slot.categories->texts().size() > kMaxCategories) {
+    throw ConfigError(
+        "E310", {},
+        fmt::format("`{}`: column `{}` has more than {} different values; it is no "
+                    "category",
+                    file_, shown_text(names_[slot.field]), format_thousands(kMaxCategories)));
+  }
+  return id;
+}
+
+int CsvTableReader::Rows::token_id(const Slot& slot, const std::string& token) {
+  return token.empty() || !slot.is_feature ? -1 : slot.categories->find(token);
+}
+
+double CsvTableReader::Rows::fault(CsvFaults::Kind& kind, const Slot& slot,
+                                   const std::string& what) {
+  if (kind.count++ == 0) {
+    kind.first = fmt::format("`{}`: row {} (line {}) column `{}` {}", file_, row_, line_,
+                             shown_text(names_[slot.field]), what);
+  }
+  return 0;
+}
+
+}  // namespace meshtrain
