@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace meshtrain {
 namespace {
 
 // A network: the template that it is one size of, and the variables that differ, as "name: value".
+// `before` follows from `repeats`.
 struct Network {
   std::string_view name, base;
   std::vector<std::string_view> variables;
@@ -35,66 +37,55 @@ const std::vector<Network>& networks() {
       {"densenet169", "densenet121", {"units: [6, 12, 32, 32]", "widths: [64, 128, 256, 640]"}},
       {"densenet201", "densenet121", {"units: [6, 12, 48, 32]", "widths: [64, 128, 256, 896]"}},
       {"efficientnet_b0", "efficientnet_b0", {}},
-      {"efficientnet_b1",
-       "efficientnet_b0",
-       {"size: 240", "repeats: [2, 3, 3, 4, 4, 5, 2]", "before: [0, 2, 5, 8, 12, 16, 21, 23]"}},
+      {"efficientnet_b1", "efficientnet_b0", {"size: 240", "repeats: [2, 3, 3, 4, 4, 5, 2]"}},
       {"efficientnet_b2",
        "efficientnet_b0",
        {"size: 260", "dropout: 0.3", "repeats: [2, 3, 3, 4, 4, 5, 2]",
-        "filters: [32, 16, 24, 48, 88, 120, 208, 352]", "top: 1408",
-        "before: [0, 2, 5, 8, 12, 16, 21, 23]"}},
+        "filters: [32, 16, 24, 48, 88, 120, 208, 352]", "top: 1408"}},
       {"efficientnet_b3",
        "efficientnet_b0",
        {"size: 300", "dropout: 0.3", "repeats: [2, 3, 3, 5, 5, 6, 2]",
-        "filters: [40, 24, 32, 48, 96, 136, 232, 384]", "top: 1536",
-        "before: [0, 2, 5, 8, 13, 18, 24, 26]"}},
+        "filters: [40, 24, 32, 48, 96, 136, 232, 384]", "top: 1536"}},
       {"efficientnet_b4",
        "efficientnet_b0",
        {"size: 380", "dropout: 0.4", "repeats: [2, 4, 4, 6, 6, 8, 2]",
-        "filters: [48, 24, 32, 56, 112, 160, 272, 448]", "top: 1792",
-        "before: [0, 2, 6, 10, 16, 22, 30, 32]"}},
+        "filters: [48, 24, 32, 56, 112, 160, 272, 448]", "top: 1792"}},
       {"efficientnet_b5",
        "efficientnet_b0",
        {"size: 456", "dropout: 0.4", "repeats: [3, 5, 5, 7, 7, 9, 3]",
-        "filters: [48, 24, 40, 64, 128, 176, 304, 512]", "top: 2048",
-        "before: [0, 3, 8, 13, 20, 27, 36, 39]"}},
+        "filters: [48, 24, 40, 64, 128, 176, 304, 512]", "top: 2048"}},
       {"efficientnet_b6",
        "efficientnet_b0",
        {"size: 528", "dropout: 0.5", "repeats: [3, 6, 6, 8, 8, 11, 3]",
-        "filters: [56, 32, 40, 72, 144, 200, 344, 576]", "top: 2304",
-        "before: [0, 3, 9, 15, 23, 31, 42, 45]"}},
+        "filters: [56, 32, 40, 72, 144, 200, 344, 576]", "top: 2304"}},
       {"efficientnet_b7",
        "efficientnet_b0",
        {"size: 600", "dropout: 0.5", "repeats: [4, 7, 7, 10, 10, 13, 4]",
-        "filters: [64, 32, 48, 80, 160, 224, 384, 640]", "top: 2560",
-        "before: [0, 4, 11, 18, 28, 38, 51, 55]"}},
+        "filters: [64, 32, 48, 80, 160, 224, 384, 640]", "top: 2560"}},
       {"efficientnet_v2_b0", "efficientnet_v2_b0", {}},
-      {"efficientnet_v2_b1",
-       "efficientnet_v2_b0",
-       {"size: 240", "repeats: [2, 3, 3, 4, 6, 9]", "before: [0, 2, 5, 8, 12, 18, 27]"}},
+      {"efficientnet_v2_b1", "efficientnet_v2_b0", {"size: 240", "repeats: [2, 3, 3, 4, 6, 9]"}},
       {"efficientnet_v2_b2",
        "efficientnet_v2_b0",
        {"size: 260", "repeats: [2, 3, 3, 4, 6, 10]", "filters: [32, 16, 32, 56, 104, 120, 208]",
-        "before: [0, 2, 5, 8, 12, 18, 28]", "top: 1408"}},
+        "top: 1408"}},
       {"efficientnet_v2_b3",
        "efficientnet_v2_b0",
        {"size: 300", "repeats: [2, 3, 3, 5, 7, 12]", "filters: [40, 16, 40, 56, 112, 136, 232]",
-        "before: [0, 2, 5, 8, 13, 20, 32]", "top: 1536"}},
+        "top: 1536"}},
       {"efficientnet_v2_s",
        "efficientnet_v2_b0",
        {"size: 384", "scale: =1/128", "offset: -1", "mean: [0, 0, 0]", "variance: [1, 1, 1]",
-        "repeats: [2, 4, 4, 6, 9, 15]", "filters: [24, 24, 48, 64, 128, 160, 256]",
-        "before: [0, 2, 6, 10, 16, 25, 40]"}},
+        "repeats: [2, 4, 4, 6, 9, 15]", "filters: [24, 24, 48, 64, 128, 160, 256]"}},
       {"efficientnet_v2_m",
        "efficientnet_v2_b0",
        {"size: 480", "scale: =1/128", "offset: -1", "mean: [0, 0, 0]", "variance: [1, 1, 1]",
         "repeats: [3, 5, 5, 7, 14, 18, 5]", "filters: [24, 24, 48, 80, 160, 176, 304, 512]",
-        "before: [0, 3, 8, 13, 20, 34, 52, 57]", "stages: 7"}},
+        "stages: 7"}},
       {"efficientnet_v2_l",
        "efficientnet_v2_b0",
        {"size: 480", "scale: =1/128", "offset: -1", "mean: [0, 0, 0]", "variance: [1, 1, 1]",
         "repeats: [4, 7, 7, 10, 19, 25, 7]", "filters: [32, 32, 64, 96, 192, 224, 384, 640]",
-        "before: [0, 4, 11, 18, 28, 47, 72, 79]", "stages: 7"}},
+        "stages: 7"}},
       {"convnext_tiny", "convnext_tiny", {}},
       {"convnext_small", "convnext_tiny", {"depths: [3, 3, 27, 3]"}},
       {"convnext_base",
@@ -120,6 +111,18 @@ std::string with_variable(std::string text, std::string_view variable) {
   return text.replace(begin, end - begin, line);
 }
 
+// "repeats: [2, 3]" as the blocks before each stage and after all: "before: [0, 2, 5]".
+std::string before_of(std::string_view repeats) {
+  int64_t sum = 0;
+  std::vector<std::string> sums = {"0"};
+  const size_t begin = repeats.find('[') + 1;
+  for (const std::string& count : split(repeats.substr(begin, repeats.find(']') - begin), ',')) {
+    sum += parse_number<int64_t>(trim(count)).value_or(0);
+    sums.push_back(std::to_string(sum));
+  }
+  return "before: [" + join(sums, ", ") + "]";
+}
+
 }  // namespace
 
 std::vector<std::string> application_names() {
@@ -140,6 +143,9 @@ std::optional<std::string> application_config(std::string_view name) {
         std::string text(entry.text);
         for (const std::string_view variable : network.variables) {
           text = with_variable(std::move(text), variable);
+          if (starts_with(variable, "repeats:")) {
+            text = with_variable(std::move(text), before_of(variable));
+          }
         }
         for (size_t at = text.find(network.base); at != std::string::npos;
              at = text.find(network.base, at + name.size())) {

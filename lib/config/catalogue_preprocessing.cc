@@ -63,34 +63,21 @@ ClassSpec text_vectorization() {
                                 {"int", "multi_hot", "count", "tf_idf"}));
 }
 
-ClassSpec string_lookup() {
-  Args args = {column(),
-               integer("num_oov_indices", "1", "ids of unknown texts; 0: they are errors")
-                   .least(0)
-                   .most(kMaxTokens),
-               text("mask_token", "null", "the text that means missing, with id 0"),
-               text("oov_token", "[UNK]", "a text that counts as unknown"),
-               unsupported("invert", "texts of ids")};
-  return make_class("StringLookup", "ids of texts",
-                    lookup_args(std::move(args),
-                                make_spec("vocabulary", ValueKind::kTextList, "null",
-                                          "texts, in the order of ids; learned when null"),
-                                {"int", "one_hot", "multi_hot", "count", "tf_idf"}));
-}
-
-ClassSpec integer_lookup() {
-  Args args = {column(),
-               integer("num_oov_indices", "1", "ids of unknown integers; 0: they are errors")
-                   .least(0)
-                   .most(kMaxTokens),
-               integer("mask_token", "null", "the integer that means missing, with id 0"),
-               integer("oov_token", "-1", "an integer that counts as unknown"),
-               unsupported("invert", "integers of ids")};
-  return make_class("IntegerLookup", "ids of integers",
-                    lookup_args(std::move(args),
-                                make_spec("vocabulary", ValueKind::kIntOrList, "null",
-                                          "integers, in the order of ids; learned when null"),
-                                {"int", "one_hot", "multi_hot", "count", "tf_idf"}));
+// `things`: what its tokens are. The tokens of missing and unknown ones, and the vocabulary.
+ClassSpec lookup(const char* name, const std::string& things, Spec mask, Spec oov,
+                 ValueKind vocabulary) {
+  Args args = {
+      column(),
+      integer("num_oov_indices", "1", fmt::format("ids of unknown {}; 0: they are errors", things))
+          .least(0)
+          .most(kMaxTokens),
+      std::move(mask), std::move(oov), unsupported("invert", fmt::format("{} of ids", things))};
+  return make_class(
+      name, fmt::format("ids of {}", things),
+      lookup_args(std::move(args),
+                  make_spec("vocabulary", vocabulary, "null",
+                            fmt::format("{}, in the order of ids; learned when null", things)),
+                  {"int", "one_hot", "multi_hot", "count", "tf_idf"}));
 }
 
 }  // namespace
@@ -99,8 +86,13 @@ std::vector<ClassSpec> column_transform_classes() {
   const std::vector<std::string> all_modes = {"int", "one_hot", "multi_hot", "count"};
   return {
       text_vectorization(),
-      string_lookup(),
-      integer_lookup(),
+      lookup("StringLookup", "texts",
+             text("mask_token", "null", "the text that means missing, with id 0"),
+             text("oov_token", "[UNK]", "a text that counts as unknown"), ValueKind::kTextList),
+      lookup("IntegerLookup", "integers",
+             integer("mask_token", "null", "the integer that means missing, with id 0"),
+             integer("oov_token", "-1", "an integer that counts as unknown"),
+             ValueKind::kIntOrList),
       make_class("Discretization", "the bin of a number",
                  {column(),
                   make_spec("bin_boundaries", ValueKind::kFloatOrList, "null",

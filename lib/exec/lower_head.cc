@@ -204,17 +204,23 @@ void lower_forward(StepContext& context) {
   });
 }
 
-void lower_gradient(StepContext& context) {
+// Gradients of whole rows give the losses, too; those of parts take the rows' sums of all classes.
+void lower_gradient(StepContext& context, bool is_parts) {
+  const size_t dx = is_parts ? 0 : 2, dtable = dx + 1;
   for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
-    TableGradient dtable(context, head, context.output_shard(3, p));
+    TableGradient of_table(context, head, context.output_shard(dtable, p));
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
-      rows.loss = head.result(0, first);
-      rows.hits = head.result(1, first);
       rows.weights = head.operand(3, first);
+      if (is_parts) {
+        rows.lse = head.operand(4, first);
+      } else {
+        rows.loss = head.result(0, first);
+        rows.hits = head.result(1, first);
+      }
       context.add(rows);
-      head.add_dx(logits, first, count, context.output_shard(2, p));
-      dtable.add(logits, first, count);
+      head.add_dx(logits, first, count, context.output_shard(dx, p));
+      of_table.add(logits, first, count);
     });
   });
 }
@@ -237,27 +243,13 @@ void lower_parts(StepContext& context) {
   });
 }
 
-void lower_parts_gradient(StepContext& context) {
-  for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
-    TableGradient dtable(context, head, context.output_shard(1, p));
-    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
-      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
-      rows.weights = head.operand(3, first);
-      rows.lse = head.operand(4, first);
-      context.add(rows);
-      head.add_dx(logits, first, count, context.output_shard(0, p));
-      dtable.add(logits, first, count);
-    });
-  });
-}
-
 }  // namespace
 
 std::vector<OpLowering> head_lowerings() {
   return {{"linear_cross_entropy", lower_forward},
-          {"linear_cross_entropy_grad", lower_gradient},
+          {"linear_cross_entropy_grad", [](StepContext& c) { lower_gradient(c, false); }},
           {"linear_cross_entropy_parts", lower_parts},
-          {"linear_cross_entropy_parts_grad", lower_parts_gradient}};
+          {"linear_cross_entropy_parts_grad", [](StepContext& c) { lower_gradient(c, true); }}};
 }
 
 }  // namespace meshtrain

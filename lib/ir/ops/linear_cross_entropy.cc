@@ -173,15 +173,23 @@ auto product_flops(int products) {
   };
 }
 
-OpDef make_forward() {
+// `products`: see product_flops().
+OpDef product_op(const char* name, decltype(OpDef::rule) rule, int products) {
   OpDef op;
-  op.name = "linear_cross_entropy";
+  op.name = name;
+  op.rule = std::move(rule);
+  op.flops = product_flops(products);
+  op.is_product = true;
+  return op;
+}
+
+OpDef make_forward() {
+  OpDef op = product_op("linear_cross_entropy", forward_rule, 1);
   op.infer = [](const Node& node, Operands operands) {
     check_operands(node, operands, 3);
     const ValueType of_tokens{operands[2].shape, loss_dtype(operands[0].dtype)};
     return Types{of_tokens, of_tokens};
   };
-  op.rule = forward_rule;
   op.vjp = [](Builder& b, const Node& node, std::span<const ValueId> g) {
     if (g[0] == kNone) {
       return Ids{kNone, kNone, kNone};
@@ -193,27 +201,20 @@ OpDef make_forward() {
         b.add_node("linear_cross_entropy_grad", std::move(inputs), forward.attrs);
     return Ids{grads[2], grads[3], kNone};
   };
-  op.flops = product_flops(1);
-  op.is_product = true;
   return op;
 }
 
 OpDef make_grad() {
-  OpDef op;
-  op.name = "linear_cross_entropy_grad";
+  OpDef op = product_op("linear_cross_entropy_grad", grad_rule, 3);
   op.infer = [](const Node& node, Operands operands) {
     check_operands(node, operands, 4);
     return Types{operands[3], operands[3], operands[0], operands[1]};
   };
-  op.rule = grad_rule;
-  op.flops = product_flops(3);
-  op.is_product = true;
   return op;
 }
 
 OpDef make_parts() {
-  OpDef op;
-  op.name = "linear_cross_entropy_parts";
+  OpDef op = product_op("linear_cross_entropy_parts", parts_rule, 1);
   op.infer = [](const Node& node, Operands operands) {
     check_operands(node, operands, 3);
     const int64_t blocks = node.attr_int("blocks"), classes = num_classes(node, operands[1].shape);
@@ -223,22 +224,15 @@ OpDef make_parts() {
     shape.insert(shape.end(), operands[2].shape.begin(), operands[2].shape.end());
     return Types(4, ValueType{shape, loss_dtype(operands[0].dtype)});
   };
-  op.rule = parts_rule;
-  op.flops = product_flops(1);
-  op.is_product = true;
   return op;
 }
 
 OpDef make_parts_grad() {
-  OpDef op;
-  op.name = "linear_cross_entropy_parts_grad";
+  OpDef op = product_op("linear_cross_entropy_parts_grad", parts_grad_rule, 3);
   op.infer = [](const Node& node, Operands operands) {
     check_operands(node, operands, 5);
     return Types{operands[0], operands[1]};
   };
-  op.rule = parts_grad_rule;
-  op.flops = product_flops(3);
-  op.is_product = true;
   return op;
 }
 
