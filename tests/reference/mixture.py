@@ -75,7 +75,8 @@ def by_hand(case, weights, x, mask, chosen):
                 shares[i] += valid
                 if has_place:
                     hidden = ACTIVATIONS[config["activation"]](x[b, t] @ gate[i]) * (x[b, t] @ intermediate[i])
-                    out = out + probabilities[b, t, i] / total * (hidden @ output[i])
+                    share = probabilities[b, t, i] / total if k > 1 else 1.0
+                    out = out + share * (hidden @ output[i])
             y.append(out)
             means = means + probabilities[b, t] * valid
             count += valid
