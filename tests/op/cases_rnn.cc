@@ -11,19 +11,24 @@ struct RnnSetting {
   bool has_mask = false;
   int64_t batch = 4, steps = 3, units = 2;
   bool has_drop = false;
+  bool keeps_gates = true;
 };
 
 OpCase rnn_forward_case(const RnnSetting& s) {
   OpCase out{
-      fmt::format("scan_rnn of {}, {} and {}{}{}, {} steps", s.cell, s.activation, s.recurrent,
-                  s.has_mask ? " with a mask" : "", s.has_drop ? ", states dropped" : "", s.steps),
+      fmt::format("scan_rnn of {}, {} and {}{}{}, {} steps{}", s.cell, s.activation, s.recurrent,
+                  s.has_mask ? " with a mask" : "", s.has_drop ? ", states dropped" : "", s.steps,
+                  s.keeps_gates ? "" : ", without gates"),
       "scan_rnn",
       {},
       {{"cell", s.cell},
        {"activation", s.activation},
        {"recurrent_activation", s.recurrent},
        {"has_mask", int64_t{s.has_mask}},
-       {"has_drop", int64_t{s.has_drop}}}};
+       {"has_drop", int64_t{s.has_drop}},
+       {"keeps_gates", int64_t{s.keeps_gates && s.gates > 1}}}};
+  out.has_gradient = s.keeps_gates;
+  out.constant_results = s.keeps_gates && s.gates > 1 ? 1 : 0;
   const Shape state{s.batch, s.units};
   out.operands = {{{s.batch, s.steps, s.gates * s.units}}, {{s.units, s.gates * s.units}}, {state}};
   if (s.cell == "lstm")
@@ -50,9 +55,11 @@ OpCase rnn_gradient_case(const RnnSetting& s) {
   OpCase out = rnn_forward_case(s);
   out.name = "gradient of " + out.name;
   out.op = "scan_rnn_grad";
+  out.operands[0].shape[2] = s.units * (s.cell == "gru_reset_after" ? 4 : s.gates);
   out.operands.resize(out.operands.size() + (s.cell == "lstm" ? 4 : 2),
                       {{s.batch, s.steps, s.units}});
   out.has_gradient = false;
+  out.constant_results = 0;
   return out;
 }
 
@@ -74,6 +81,16 @@ std::vector<OpCase> rnn_cases() {
       cases.push_back(rnn_forward_case({cell, gates, std::string(name), "sigmoid"}));
       cases.push_back(rnn_gradient_case({cell, gates, "tanh", std::string(name)}));
     }
+    RnnSetting forward_only{cell, gates};
+    forward_only.keeps_gates = false;
+    cases.push_back(rnn_forward_case(forward_only));
+    RnnSetting wide{cell, gates};  // whole vectors and tiles, and what is left of them
+    wide.batch = 14;
+    wide.steps = 2;
+    wide.units = 33;
+    cases.push_back(rnn_forward_case(wide));
+    cases.back().has_gradient = false;  // too many differences
+    cases.push_back(rnn_gradient_case(wide));
   }
   return cases;
 }

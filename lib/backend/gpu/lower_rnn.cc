@@ -11,10 +11,10 @@ namespace {
 
 std::string sizes_text(const RnnShape& n, const RnnArrays& a) {
   return fmt::format(
-      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}}}",
+      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}, {}}}",
       static_cast<int>(n.cell), static_cast<int>(n.activation), static_cast<int>(n.recurrent),
       n.batch, n.steps, n.units, a.mask != nullptr ? "true" : "false",
-      a.drop != nullptr ? "true" : "false");
+      a.drop != nullptr ? "true" : "false", a.gates != nullptr ? "true" : "false");
 }
 
 }  // namespace
@@ -28,6 +28,7 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
   const auto item = static_cast<int64_t>(dtype_size(n.dtype));
   const int64_t states = n.batch * n.units * item, sequence = states * n.steps;
   const int64_t columns = n.columns(), products = n.batch * n.steps * columns * item;
+  const int64_t gates = n.batch * n.steps * n.gate_columns() * item;
   const int64_t scratch_bytes =
       n.batch * (columns + 4 * n.units) * static_cast<int64_t>(dtype_size(compute_dtype(n.dtype)));
   std::byte* const memory = scratch(scratch_bytes);
@@ -47,10 +48,11 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
                                    {a.dc0, states, true},
                                    {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
                                    {memory, scratch_bytes, true},
-                                   {a.drop, n.batch * columns * item, false}};
+                                   {a.drop, n.batch * columns * item, false},
+                                   {a.gates, gates, !is_gradient}};
   Launch launch;
   launch.blocks = static_cast<uint64_t>((n.batch + kThreads - 1) / kThreads);
-  launch.work = n.batch * n.steps * columns * (n.units + 5) * (is_gradient ? 2 : 1);
+  launch.work = n.batch * n.steps * columns * (n.units + 5);
   std::vector<Use> uses;
   for (const Use& use : arrays) {
     launch.args.push_back(address(use.data));

@@ -9,7 +9,7 @@ namespace mt {
 namespace {
 
 // A batch item. Arguments: x, kernel, h0, c0, bias, mask, h, c, dh, dc, dx, dh0, dc0, extra,
-// scratch, drop; 0 where a cell has none.
+// scratch, drop, gates; 0 where a cell has none.
 template <class E>
 struct RnnItem {
   using T = Compute<E>;
@@ -42,13 +42,19 @@ struct RnnItem {
   MT_FN void set_c(long long, long long t, long long j, T v) const {
     set_at(7, at(t, j, n.units), v);
   }
+  MT_FN T gate(long long, long long t, long long j) const {
+    return get_at(16, at(t, j, n.gate_columns()));
+  }
+  MT_FN void set_gate(long long, long long t, long long j, T v) const {
+    set_at(16, at(t, j, n.gate_columns()), v);
+  }
   MT_FN void set_dx(long long, long long t, long long j, T v) const {
     set_at(10, at(t, j, n.columns()), v);
   }
   MT_FN void set_dh0(long long, long long j, T v) const { set_at(11, item * n.units + j, v); }
   MT_FN void set_dc0(long long, long long j, T v) const { set_at(12, item * n.units + j, v); }
   MT_FN void set_extra(long long, long long t, long long j, T v) const {
-    set_at(13, at(t, j, n.cell == RnnCell::kGru ? n.units : n.columns()), v);
+    set_at(13, at(t, j, n.extra_columns()), v);
   }
 
   MT_FN void product(T* q, const T* in, long long begin, long long columns) const {
