@@ -1,5 +1,6 @@
 // Recurrent cells by their formulas (ir/ops/rnn.cc), a number at a time; the gradient by the chain
-// rule for each gate.
+// rule for each gate. Units are those of all pixels: a convolution is a product with a kernel that
+// is zero between pixels that are too far from each other.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -68,32 +69,52 @@ class Scan {
       : at(run.node),
         batch(run.in[0]->shape()[0]),
         steps(run.in[0]->shape()[1]),
-        units(run.in[2]->shape()[1]),
+        units(run.in[2]->size() / batch),
         f(run.node.attr_string("activation")),
         s(run.node.attr_string("recurrent_activation")),
+        of_pixel(run.in[2]->shape().back()),
+        space(run.in[2]->shape().begin() + 1, run.in[2]->shape().end() - 1),
         run_(run) {}
 
   const RnnOperands at;
   const int64_t batch, steps, units;
   const std::string f, s;
+  const int64_t of_pixel;  // units
+  const Shape space;
 
+  // The last coordinate counts the elements of all further dimensions.
   double in(int i, const std::vector<int64_t>& place) const {
     const HostTensor& tensor = *run_.in[static_cast<size_t>(i)];
-    return tensor.at(index_of(place, tensor.shape()));
+    return tensor.at(index_in(place, tensor.shape()));
   }
   void set(int i, const std::vector<int64_t>& place, double value) const {
     HostTensor& tensor = run_.out[static_cast<size_t>(i)];
-    tensor.set(index_of(place, tensor.shape()), value);
+    tensor.set(index_in(place, tensor.shape()), value);
+  }
+  // Where unit j of a gate is among the columns of its pixel.
+  int64_t column(int64_t gate, int64_t j) const {
+    return (j / of_pixel * at.gates + gate) * of_pixel + j % of_pixel;
   }
   bool is_valid(int64_t b, int64_t t) const { return at.mask < 0 || in(at.mask, {b, t}) != 0; }
   double kernel(int64_t from, int64_t gate, int64_t j) const {
-    return in(at.kernel, {from, gate * units + j});
+    const Shape& shape = run_.in[static_cast<size_t>(at.kernel)]->shape();
+    int64_t source = from / of_pixel, target = j / of_pixel;
+    std::vector<int64_t> place(space.size());
+    for (size_t d = space.size(); d-- > 0;) {
+      place[d] = source % space[d] - target % space[d] + (shape[d] - 1) / 2;
+      if (place[d] < 0 || place[d] >= shape[d])
+        return 0;
+      source /= space[d];
+      target /= space[d];
+    }
+    place.insert(place.end(), {from % of_pixel, gate * of_pixel + j % of_pixel});
+    return in(at.kernel, place);
   }
   double bias(int64_t gate, int64_t j) const {
-    return at.bias < 0 ? 0 : in(at.bias, {gate * units + j});
+    return at.bias < 0 ? 0 : in(at.bias, {gate * of_pixel + j % of_pixel});
   }
   double drop(int64_t b, int64_t gate, int64_t i) const {
-    return at.drop < 0 ? 1 : in(at.drop, {b, gate * units + i});
+    return at.drop < 0 ? 1 : in(at.drop, {b, column(gate, i)});
   }
   // Unit j of a gate's product with the state, and its bias.
   double product(int64_t b, const std::vector<double>& h, int64_t gate, int64_t j) const {
@@ -103,10 +124,17 @@ class Scan {
     return sum;
   }
   double x(int64_t b, int64_t t, int64_t gate, int64_t j) const {
-    return in(at.x, {b, t, gate * units + j});
+    return in(at.x, {b, t, column(gate, j)});
   }
 
  private:
+  static int64_t index_in(const std::vector<int64_t>& place, const Shape& shape) {
+    Shape joined(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(place.size()));
+    for (size_t d = place.size(); d < shape.size(); ++d)
+      joined.back() *= shape[d];
+    return index_of(place, joined);
+  }
+
   const NodeRun& run_;
 };
 
@@ -243,9 +271,9 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
       for (size_t j = 0; j < n; ++j)
         before[i] += dproduct[j][static_cast<size_t>(gate)] * scan.drop(b, gate, unit) *
                      scan.kernel(unit, gate, static_cast<int64_t>(j));
-      scan.set(0, {b, t, gate * scan.units + unit}, dsum[i][static_cast<size_t>(gate)]);
+      scan.set(0, {b, t, scan.column(gate, unit)}, dsum[i][static_cast<size_t>(gate)]);
       if (scan.at.is_reset_after)
-        scan.set(scan.at.extra, {b, t, gate * scan.units + unit},
+        scan.set(scan.at.extra, {b, t, scan.column(gate, unit)},
                  dproduct[i][static_cast<size_t>(gate)]);
     }
     if (scan.at.is_gru && !scan.at.is_reset_after)

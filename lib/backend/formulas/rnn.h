@@ -1,6 +1,7 @@
-// Recurrent cells over time (formulas: ir/ops/rnn.cc): what the CPU's blocks of rows and a thread
-// of a GPU have in common. `Rows` gives the elements of some batch items and the two products with
-// the recurrent kernel.
+// Recurrent cells over time (formulas: ir/ops/rnn.cc): what the CPU's blocks of rows and a block of
+// a GPU have in common. A row is a batch item, or a pixel of one. `Rows` gives the elements of some
+// rows and the two products with the recurrent kernel; each() goes over the units of all rows, on a
+// GPU each thread over its own. Only products read what other threads wrote, and wait for them.
 #pragma once
 
 #include "backend/formulas/elementwise.h"
@@ -35,7 +36,10 @@ struct RnnSizes {
   RnnActivation activation, recurrent;  // of the new content, of the gates
   long long batch, steps, units;
   bool has_mask, has_drop;
+  long long space[3], window[3];  // of the recurrent convolution; 1: there is no such dimension
 
+  MT_FN constexpr long long pixels() const { return space[0] * space[1] * space[2]; }
+  MT_FN constexpr long long taps() const { return window[0] * window[1] * window[2]; }
   MT_FN constexpr long long gates() const {
     return cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3;
   }
@@ -45,6 +49,21 @@ struct RnnSizes {
   }
   // Elements that a row needs beside its arrays: h, c (or its cotangent), products, a state.
   MT_FN constexpr long long scratch() const { return columns() + 4 * units; }
+  // The pixel that lies where tap `tap` of the window is from `pixel` (sign 1), or the one from
+  // which `pixel` lies there (-1); below 0: outside. As many outputs as inputs: padding "same".
+  MT_FN constexpr long long neighbour(long long pixel, long long tap, int sign) const {
+    long long out = 0, stride = 1;
+    for (int d = 2; d >= 0; --d) {
+      const long long at = pixel % space[d] + sign * (tap % window[d] - (window[d] - 1) / 2);
+      if (at < 0 || at >= space[d])
+        return -1;
+      out += at * stride;
+      stride *= space[d];
+      pixel /= space[d];
+      tap /= window[d];
+    }
+    return out;
+  }
 };
 
 template <class T>
@@ -126,10 +145,9 @@ struct RnnScratch {
 // The states h as gate `gate` sees them.
 template <class T, class Rows>
 MT_FN void rnn_drop(const RnnSizes& n, const Rows& rows, T* out, const T* h, long long gate) {
-  for (long long row = 0; row < rows.count; ++row) {
-    for (long long j = 0; j < n.units; ++j)
-      out[row * n.units + j] = h[row * n.units + j] * rows.drop(row, gate * n.units + j);
-  }
+  rows.each([&](long long row, long long j) {
+    out[row * n.units + j] = h[row * n.units + j] * rows.drop(row, gate * n.units + j);
+  });
 }
 
 // Products of the first `gates` gates: q = h R.
@@ -156,13 +174,11 @@ MT_FN void rnn_add_transposed(const RnnSizes& n, const Rows& rows, const RnnScra
   }
   const long long u = n.units;
   for (long long gate = 0; gate < gates; ++gate) {
-    for (long long i = 0; i < rows.count * u; ++i)
-      at.s[i] = T(0);
+    rows.each([&](long long row, long long j) { at.s[row * u + j] = T(0); });
     rows.add_transposed(at.s, at.q, gate * u, u);
-    for (long long row = 0; row < rows.count; ++row) {
-      for (long long j = 0; j < u; ++j)
-        at.d[row * u + j] += at.s[row * u + j] * rows.drop(row, gate * u + j);
-    }
+    rows.each([&](long long row, long long j) {
+      at.d[row * u + j] += at.s[row * u + j] * rows.drop(row, gate * u + j);
+    });
   }
 }
 
@@ -177,12 +193,10 @@ MT_FN void rnn_products(const RnnSizes& n, const Rows& rows, const RnnScratch<T>
     return;
   }
   rnn_gate_products(n, rows, at, h, 2);
-  for (long long row = 0; row < rows.count; ++row) {
-    for (long long j = 0; j < u; ++j) {
-      const T r = rnn_activate(n.recurrent, rows.x(row, t, u + j) + at.q[row * columns + u + j]);
-      at.s[row * u + j] = r * h[row * u + j];
-    }
-  }
+  rows.each([&](long long row, long long j) {
+    const T r = rnn_activate(n.recurrent, rows.x(row, t, u + j) + at.q[row * columns + u + j]);
+    at.s[row * u + j] = r * h[row * u + j];
+  });
   if (n.has_drop)
     rnn_drop(n, rows, at.s, at.s, 2);
   rows.product(at.q, at.s, 2 * u, u);
@@ -203,110 +217,113 @@ MT_FN T gru_gate(const RnnSizes& n, const Rows& rows, long long row, long long t
   return n.cell == RnnCell::kGru ? sum : sum + rows.bias(column);
 }
 
+// The state of unit j of a valid row after step t, from h and c before it.
+template <class T, class Rows>
+MT_FN void rnn_unit_step(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                         long long row, long long j, long long t) {
+  const long long u = n.units;
+  T &h = at.h[row * u + j], &c = at.c[row * u + j];
+  const T* q = at.q + row * n.columns();
+  if (n.cell == RnnCell::kSimple) {
+    h = rnn_activate(n.activation, rows.x(row, t, j) + q[j]);
+  } else if (n.cell == RnnCell::kLstm) {
+    const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
+    const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
+    const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
+    const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
+    c = f * c + i * g;
+    h = o * rnn_activate(n.activation, c);
+  } else {
+    const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
+    const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
+    const T g = rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, q[2 * u + j]));
+    h = z * h + (T(1) - z) * g;
+  }
+}
+
 template <class T, class Rows>
 MT_FN void rnn_forward(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at) {
-  const long long u = n.units, columns = n.columns();
-  for (long long row = 0; row < rows.count; ++row) {
-    for (long long j = 0; j < u; ++j) {
-      at.h[row * u + j] = rows.h0(row, j);
-      if (n.cell == RnnCell::kLstm)
-        at.c[row * u + j] = rows.c0(row, j);
-    }
-  }
+  const long long u = n.units;
+  rows.each([&](long long row, long long j) {
+    at.h[row * u + j] = rows.h0(row, j);
+    if (n.cell == RnnCell::kLstm)
+      at.c[row * u + j] = rows.c0(row, j);
+  });
   for (long long t = 0; t < n.steps; ++t) {
     rnn_products<T>(n, rows, at, at.h, t);
-    for (long long row = 0; row < rows.count; ++row) {
-      const bool is_valid = rows.valid(row, t);
-      T *h = at.h + row * u, *c = at.c + row * u;
-      const T* q = at.q + row * columns;
-      for (long long j = 0; j < u; ++j) {
-        if (is_valid && n.cell == RnnCell::kSimple) {
-          h[j] = rnn_activate(n.activation, rows.x(row, t, j) + q[j]);
-        } else if (is_valid && n.cell == RnnCell::kLstm) {
-          const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
-          const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
-          const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
-          const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
-          c[j] = f * c[j] + i * g;
-          h[j] = o * rnn_activate(n.activation, c[j]);
-        } else if (is_valid) {
-          const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
-          const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
-          const T g =
-              rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, q[2 * u + j]));
-          h[j] = z * h[j] + (T(1) - z) * g;
-        }
-        rows.set_h(row, t, j, h[j]);
-        if (n.cell == RnnCell::kLstm)
-          rows.set_c(row, t, j, c[j]);
-      }
-    }
+    rows.each([&](long long row, long long j) {
+      if (rows.valid(row, t))
+        rnn_unit_step<T>(n, rows, at, row, j, t);
+      rows.set_h(row, t, j, at.h[row * u + j]);
+      if (n.cell == RnnCell::kLstm)
+        rows.set_c(row, t, j, at.c[row * u + j]);
+    });
   }
 }
 
-// One valid row at step t of the gradient: q becomes the cotangents of what R was multiplied into,
-// d those of h and c those of the state c.
+// Unit j of a valid row at step t of the gradient: q becomes the cotangents of what R was
+// multiplied into, d those of h and c those of the state c.
 template <class T, class Rows>
-MT_FN void rnn_row_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
-                            long long row, long long t) {
+MT_FN void rnn_unit_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                             long long row, long long j, long long t) {
   const long long u = n.units;
-  const T* h = at.h + row * u;
-  T *d = at.d + row * u, *c = at.c + row * u, *q = at.q + row * n.columns();
-  for (long long j = 0; j < u; ++j) {
-    if (n.cell == RnnCell::kSimple) {
-      q[j] = d[j] * rnn_slope(n.activation, rnn_activate(n.activation, rows.x(row, t, j) + q[j]));
-      rows.set_dx(row, t, j, q[j]);
-      d[j] = T(0);
-    } else if (n.cell == RnnCell::kLstm) {
-      const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
-      const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
-      const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
-      const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
-      const T before = t > 0 ? rows.c(row, t - 1, j) : rows.c0(row, j);
-      const T y = rnn_activate(n.activation, f * before + i * g);
-      const T dc = c[j] + d[j] * o * rnn_slope(n.activation, y);
-      q[j] = dc * g * rnn_slope(n.recurrent, i);
-      q[u + j] = dc * before * rnn_slope(n.recurrent, f);
-      q[2 * u + j] = dc * i * rnn_slope(n.activation, g);
-      q[3 * u + j] = d[j] * y * rnn_slope(n.recurrent, o);
-      for (long long gate = 0; gate < 4; ++gate)
-        rows.set_dx(row, t, gate * u + j, q[gate * u + j]);
-      c[j] = dc * f;
-      d[j] = T(0);
+  const T h = at.h[row * u + j];
+  T &d = at.d[row * u + j], &c = at.c[row * u + j];
+  T* q = at.q + row * n.columns();
+  if (n.cell == RnnCell::kSimple) {
+    q[j] = d * rnn_slope(n.activation, rnn_activate(n.activation, rows.x(row, t, j) + q[j]));
+    rows.set_dx(row, t, j, q[j]);
+    d = T(0);
+  } else if (n.cell == RnnCell::kLstm) {
+    const T i = rnn_activate(n.recurrent, rows.x(row, t, j) + q[j]);
+    const T f = rnn_activate(n.recurrent, rows.x(row, t, u + j) + q[u + j]);
+    const T g = rnn_activate(n.activation, rows.x(row, t, 2 * u + j) + q[2 * u + j]);
+    const T o = rnn_activate(n.recurrent, rows.x(row, t, 3 * u + j) + q[3 * u + j]);
+    const T before = t > 0 ? rows.c(row, t - 1, j) : rows.c0(row, j);
+    const T y = rnn_activate(n.activation, f * before + i * g);
+    const T dc = c + d * o * rnn_slope(n.activation, y);
+    q[j] = dc * g * rnn_slope(n.recurrent, i);
+    q[u + j] = dc * before * rnn_slope(n.recurrent, f);
+    q[2 * u + j] = dc * i * rnn_slope(n.activation, g);
+    q[3 * u + j] = d * y * rnn_slope(n.recurrent, o);
+    for (long long gate = 0; gate < 4; ++gate)
+      rows.set_dx(row, t, gate * u + j, q[gate * u + j]);
+    c = dc * f;
+    d = T(0);
+  } else {
+    const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
+    const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
+    const T product = q[2 * u + j];
+    const T g = rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, product));
+    const T dg = d * (T(1) - z) * rnn_slope(n.activation, g);
+    q[j] = d * (h - g) * rnn_slope(n.recurrent, z);
+    rows.set_dx(row, t, j, q[j]);
+    rows.set_dx(row, t, 2 * u + j, dg);
+    d *= z;
+    if (n.cell == RnnCell::kGruResetAfter) {
+      q[u + j] = dg * (product + rows.bias(2 * u + j)) * rnn_slope(n.recurrent, r);
+      q[2 * u + j] = dg * r;
+      rows.set_dx(row, t, u + j, q[u + j]);
+      for (long long gate = 0; gate < 3; ++gate)
+        rows.set_extra(row, t, gate * u + j, q[gate * u + j]);
     } else {
-      const T z = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, j, q[j]));
-      const T r = rnn_activate(n.recurrent, gru_gate<T>(n, rows, row, t, u + j, q[u + j]));
-      const T product = q[2 * u + j];
-      const T g = rnn_activate(n.activation, gru_content<T>(n, rows, row, t, j, r, product));
-      const T dg = d[j] * (T(1) - z) * rnn_slope(n.activation, g);
-      q[j] = d[j] * (h[j] - g) * rnn_slope(n.recurrent, z);
-      rows.set_dx(row, t, j, q[j]);
-      rows.set_dx(row, t, 2 * u + j, dg);
-      d[j] *= z;
-      if (n.cell == RnnCell::kGruResetAfter) {
-        q[u + j] = dg * (product + rows.bias(2 * u + j)) * rnn_slope(n.recurrent, r);
-        q[2 * u + j] = dg * r;
-        rows.set_dx(row, t, u + j, q[u + j]);
-        for (long long gate = 0; gate < 3; ++gate)
-          rows.set_extra(row, t, gate * u + j, q[gate * u + j]);
-      } else {
-        rows.set_extra(row, t, j, n.has_drop ? r * h[j] * rows.drop(row, 2 * u + j) : r * h[j]);
-        q[u + j] = r;  // until the cotangent of r h is known
-        q[2 * u + j] = dg;
-      }
+      rows.set_extra(row, t, j, n.has_drop ? r * h * rows.drop(row, 2 * u + j) : r * h);
+      q[u + j] = r;  // until the cotangent of r h is known
+      q[2 * u + j] = dg;
     }
   }
 }
 
-// The extra result of a step that a mask leaves out, and its cotangents.
+// The extra result of unit j at a step that a mask leaves out, and its cotangents.
 template <class T, class Rows>
-MT_FN void rnn_skip_row(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at, long long row,
-                        long long t) {
-  for (long long j = 0; j < n.columns(); ++j) {
-    at.q[row * n.columns() + j] = T(0);
-    rows.set_dx(row, t, j, T(0));
-    if (n.cell == RnnCell::kGruResetAfter || (n.cell == RnnCell::kGru && j < n.units))
-      rows.set_extra(row, t, j, T(0));
+MT_FN void rnn_skip_unit(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
+                         long long row, long long j, long long t) {
+  for (long long gate = 0; gate < n.gates(); ++gate) {
+    const long long column = gate * n.units + j;
+    at.q[row * n.columns() + column] = T(0);
+    rows.set_dx(row, t, column, T(0));
+    if (n.cell == RnnCell::kGruResetAfter || (n.cell == RnnCell::kGru && gate == 0))
+      rows.set_extra(row, t, column, T(0));
   }
 }
 
@@ -315,54 +332,48 @@ template <class T, class Rows>
 MT_FN void rnn_reset_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at,
                               long long t) {
   const long long u = n.units, columns = n.columns();
-  for (long long i = 0; i < rows.count * u; ++i)
-    at.s[i] = T(0);
+  rows.each([&](long long row, long long j) { at.s[row * u + j] = T(0); });
   rows.add_transposed(at.s, at.q, 2 * u, u);
   if (n.has_drop)
     rnn_drop(n, rows, at.s, at.s, 2);
-  for (long long row = 0; row < rows.count; ++row) {
+  rows.each([&](long long row, long long j) {
+    if (!rows.valid(row, t))
+      return;
     T* q = at.q + row * columns;
-    for (long long j = 0; j < u && rows.valid(row, t); ++j) {
-      const T r = q[u + j], ds = at.s[row * u + j];
-      q[u + j] = ds * at.h[row * u + j] * rnn_slope(n.recurrent, r);
-      rows.set_dx(row, t, u + j, q[u + j]);
-      at.d[row * u + j] += ds * r;
-    }
-  }
+    const T r = q[u + j], ds = at.s[row * u + j];
+    q[u + j] = ds * at.h[row * u + j] * rnn_slope(n.recurrent, r);
+    rows.set_dx(row, t, u + j, q[u + j]);
+    at.d[row * u + j] += ds * r;
+  });
 }
 
 template <class T, class Rows>
 MT_FN void rnn_gradient(const RnnSizes& n, const Rows& rows, const RnnScratch<T>& at) {
   const long long u = n.units;
-  for (long long i = 0; i < rows.count * u; ++i)
-    at.d[i] = at.c[i] = T(0);
+  rows.each([&](long long row, long long j) { at.d[row * u + j] = at.c[row * u + j] = T(0); });
   for (long long t = n.steps - 1; t >= 0; --t) {
-    for (long long row = 0; row < rows.count; ++row) {
-      for (long long j = 0; j < u; ++j) {
-        at.h[row * u + j] = t > 0 ? rows.h(row, t - 1, j) : rows.h0(row, j);
-        at.d[row * u + j] += rows.dh(row, t, j);
-        if (n.cell == RnnCell::kLstm)
-          at.c[row * u + j] += rows.dc(row, t, j);
-      }
-    }
+    rows.each([&](long long row, long long j) {
+      at.h[row * u + j] = t > 0 ? rows.h(row, t - 1, j) : rows.h0(row, j);
+      at.d[row * u + j] += rows.dh(row, t, j);
+      if (n.cell == RnnCell::kLstm)
+        at.c[row * u + j] += rows.dc(row, t, j);
+    });
     rnn_products<T>(n, rows, at, at.h, t);
-    for (long long row = 0; row < rows.count; ++row) {
+    rows.each([&](long long row, long long j) {
       if (rows.valid(row, t))
-        rnn_row_gradient<T>(n, rows, at, row, t);
+        rnn_unit_gradient<T>(n, rows, at, row, j, t);
       else
-        rnn_skip_row<T>(n, rows, at, row, t);
-    }
+        rnn_skip_unit<T>(n, rows, at, row, j, t);
+    });
     if (n.cell == RnnCell::kGru)
       rnn_reset_gradient<T>(n, rows, at, t);
     rnn_add_transposed(n, rows, at, n.cell == RnnCell::kGru ? 2 : n.gates());
   }
-  for (long long row = 0; row < rows.count; ++row) {
-    for (long long j = 0; j < u; ++j) {
-      rows.set_dh0(row, j, at.d[row * u + j]);
-      if (n.cell == RnnCell::kLstm)
-        rows.set_dc0(row, j, at.c[row * u + j]);
-    }
-  }
+  rows.each([&](long long row, long long j) {
+    rows.set_dh0(row, j, at.d[row * u + j]);
+    if (n.cell == RnnCell::kLstm)
+      rows.set_dc0(row, j, at.c[row * u + j]);
+  });
 }
 
 }  // namespace

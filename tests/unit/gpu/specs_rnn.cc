@@ -16,8 +16,9 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   const bool is_lstm = shape.cell == RnnCell::kLstm;
   const bool is_gru = shape.cell == RnnCell::kGru,
              is_reset_after = shape.cell == RnnCell::kGruResetAfter;
-  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
-  const int64_t products = shape.batch * shape.steps * shape.columns();
+  const int64_t states = shape.state_elements(), sequence = states * shape.steps;
+  const int64_t drops = shape.batch * shape.pixels() * shape.columns();
+  const int64_t products = drops * shape.steps;
   std::vector<RnnArray> arrays;
   const auto operand = [&](const std::byte* RnnArrays::*place, int64_t size) {
     arrays.push_back({{shape.dtype, size}, nullptr, place});
@@ -26,7 +27,7 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
     arrays.push_back({result(shape.dtype, size), place, nullptr});
   };
   operand(&RnnArrays::x, products);
-  operand(&RnnArrays::kernel, shape.units * shape.columns());
+  operand(&RnnArrays::kernel, shape.kernel_elements());
   operand(&RnnArrays::h0, states);
   if (is_lstm)
     operand(&RnnArrays::c0, states);
@@ -36,7 +37,7 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
     arrays.push_back(
         {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
   if (has_drop)
-    operand(&RnnArrays::drop, shape.batch * shape.columns());
+    operand(&RnnArrays::drop, drops);
   const auto states_over_steps = [&](std::byte* RnnArrays::*place) {
     if (is_gradient)
       arrays.push_back({{shape.dtype, sequence}, place, nullptr});
@@ -98,6 +99,12 @@ std::vector<KernelCase> rnn_specs() {
       shape.recurrent = RnnActivation::kHardSigmoid;
       for (bool is_gradient : {false, true})
         add_pass(list, shape, is_gradient, has_mask, true, dropped);
+      // More pixels than rows of a block on a CPU, and more units than threads on a GPU.
+      shape.space = {2, 5, 9};
+      shape.window = {1, 3, 4};
+      const std::string images = fmt::format("{} of images", name);
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, has_mask, cell == RnnCell::kLstm, images);
     }
   }
   for (int f = 0; f <= static_cast<int>(RnnActivation::kHardTanh); ++f) {
