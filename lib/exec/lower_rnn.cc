@@ -13,7 +13,7 @@ RnnActivation activation_of(std::string_view name) {
 }
 
 RnnShape rnn_shape(const StepContext& context, const RnnOperands& at) {
-  const Buffer &x = context.input(0), &h0 = context.input(2);
+  const Buffer &x = context.input(0), &kernel = context.input(1), &h0 = context.input(2);
   RnnShape out;
   out.dtype = x.dtype;
   out.cell = at.is_lstm          ? RnnCell::kLstm
@@ -24,7 +24,11 @@ RnnShape rnn_shape(const StepContext& context, const RnnOperands& at) {
   out.recurrent = activation_of(context.attr_string("recurrent_activation"));
   out.batch = x.shape[0];
   out.steps = x.shape[1];
-  out.units = h0.shape[1];
+  out.units = h0.shape.back();
+  for (size_t d = 0; d + 2 < h0.shape.size(); ++d) {
+    out.space[d] = h0.shape[d + 1];
+    out.window[d] = kernel.shape[d];
+  }
   return out;
 }
 

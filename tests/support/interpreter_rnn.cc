@@ -1,5 +1,6 @@
 // Recurrent cells by their formulas (ir/ops/rnn.cc), a number at a time; the gradient by the chain
-// rule for each gate.
+// rule for each gate. Units are those of all pixels: a convolution is a product with a kernel that
+// is zero between pixels that are too far from each other.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -66,32 +67,55 @@ class Scan {
       : at(run.node),
         batch(run.in[0]->shape()[0]),
         steps(run.in[0]->shape()[1]),
-        units(run.in[2]->shape()[1]),
+        units(run.in[2]->size() / batch),
         f(run.node.attr_string("activation")),
         s(run.node.attr_string("recurrent_activation")),
+        of_pixel(run.in[2]->shape().back()),
+        space(run.in[2]->shape().begin() + 1, run.in[2]->shape().end() - 1),
         run_(run) {}
 
   const RnnOperands at;
   const int64_t batch, steps, units;
   const std::string f, s;
+  const int64_t of_pixel;  // units
+  const Shape space;
 
+  // The last coordinate counts the elements of all further dimensions.
   double in(int i, const std::vector<int64_t>& place) const {
     const HostTensor& tensor = *run_.in[static_cast<size_t>(i)];
-    return tensor.at(index_of(place, tensor.shape()));
+    return tensor.at(index_in(place, tensor.shape()));
   }
   void set(int i, const std::vector<int64_t>& place, double value) const {
     HostTensor& tensor = run_.out[static_cast<size_t>(i)];
-    tensor.set(index_of(place, tensor.shape()), value);
+    tensor.set(index_in(place, tensor.shape()), value);
+  }
+  // Where unit j of a gate is among the columns of its pixel.
+  int64_t column(int64_t gate, int64_t j) const {
+    return (j / of_pixel * at.gates + gate) * of_pixel + j % of_pixel;
+  }
+  int64_t kept_column(int64_t gate, int64_t j) const {
+    return (j / of_pixel * at.gate_columns + gate) * of_pixel + j % of_pixel;
   }
   bool is_valid(int64_t b, int64_t t) const { return at.mask < 0 || in(at.mask, {b, t}) != 0; }
   double kernel(int64_t from, int64_t gate, int64_t j) const {
-    return in(at.kernel, {from, gate * units + j});
+    const Shape& shape = run_.in[static_cast<size_t>(at.kernel)]->shape();
+    int64_t source = from / of_pixel, target = j / of_pixel;
+    std::vector<int64_t> place(space.size());
+    for (size_t d = space.size(); d-- > 0;) {
+      place[d] = source % space[d] - target % space[d] + (shape[d] - 1) / 2;
+      if (place[d] < 0 || place[d] >= shape[d])
+        return 0;
+      source /= space[d];
+      target /= space[d];
+    }
+    place.insert(place.end(), {from % of_pixel, gate * of_pixel + j % of_pixel});
+    return in(at.kernel, place);
   }
   double bias(int64_t gate, int64_t j) const {
-    return at.bias < 0 ? 0 : in(at.bias, {gate * units + j});
+    return at.bias < 0 ? 0 : in(at.bias, {gate * of_pixel + j % of_pixel});
   }
   double drop(int64_t b, int64_t gate, int64_t i) const {
-    return at.drop < 0 ? 1 : in(at.drop, {b, gate * units + i});
+    return at.drop < 0 ? 1 : in(at.drop, {b, column(gate, i)});
   }
   // Unit j of a gate's product with the state, and its bias.
   double product(int64_t b, const std::vector<double>& h, int64_t gate, int64_t j) const {
@@ -101,10 +125,17 @@ class Scan {
     return sum;
   }
   double x(int64_t b, int64_t t, int64_t gate, int64_t j) const {
-    return in(at.x, {b, t, gate * units + j});
+    return in(at.x, {b, t, column(gate, j)});
   }
 
  private:
+  static int64_t index_in(const std::vector<int64_t>& place, const Shape& shape) {
+    Shape joined(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(place.size()));
+    for (size_t d = place.size(); d < shape.size(); ++d)
+      joined.back() *= shape[d];
+    return index_of(place, joined);
+  }
+
   const NodeRun& run_;
 };
 
@@ -141,10 +172,10 @@ struct Step {
   void keep(const Scan& scan, int64_t b, int64_t t) const {
     for (size_t j = 0; scan.at.kept >= 0 && j < sums.size(); ++j) {
       for (int64_t gate = 0; gate < scan.at.gates; ++gate)
-        scan.set(scan.at.kept, {b, t, gate * scan.units + static_cast<int64_t>(j)},
+        scan.set(scan.at.kept, {b, t, scan.kept_column(gate, static_cast<int64_t>(j))},
                  activate(gate == 2 ? scan.f : scan.s, sums[j][static_cast<size_t>(gate)]));
       if (scan.at.is_reset_after)
-        scan.set(scan.at.kept, {b, t, 3 * scan.units + static_cast<int64_t>(j)}, content[j]);
+        scan.set(scan.at.kept, {b, t, scan.kept_column(3, static_cast<int64_t>(j))}, content[j]);
     }
   }
 
@@ -216,7 +247,7 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
   const std::vector<double> c_after = row_of(scan, scan.at.c, b, t);
   const auto n = static_cast<size_t>(scan.units);
   const auto gate = [&](int64_t which, size_t j) {
-    return scan.in(scan.at.x, {b, t, which * scan.units + static_cast<int64_t>(j)});
+    return scan.in(scan.at.x, {b, t, scan.kept_column(which, static_cast<int64_t>(j))});
   };
   std::vector<double> before(n, 0.0), dreset(n, 0.0);
   std::vector<std::array<double, 4>> dsum(n), dproduct(n);  // of x, and of products
@@ -262,9 +293,9 @@ void step_gradient(const Scan& scan, int64_t b, int64_t t, std::vector<double>& 
       for (size_t j = 0; j < n; ++j)
         before[i] += dproduct[j][of_gate] * scan.drop(b, k, unit) *
                      scan.kernel(unit, k, static_cast<int64_t>(j));
-      scan.set(0, {b, t, k * scan.units + unit}, dsum[i][of_gate]);
+      scan.set(0, {b, t, scan.column(k, unit)}, dsum[i][of_gate]);
       if (scan.at.is_reset_after)
-        scan.set(scan.at.extra, {b, t, k * scan.units + unit}, dproduct[i][of_gate]);
+        scan.set(scan.at.extra, {b, t, scan.column(k, unit)}, dproduct[i][of_gate]);
     }
     if (scan.at.is_gru && !scan.at.is_reset_after)
       scan.set(scan.at.extra, {b, t, unit}, gate(1, i) * h_before[i] * scan.drop(b, 2, unit));

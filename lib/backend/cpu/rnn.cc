@@ -1,5 +1,6 @@
 // Recurrent cells over all steps, and their gradient, through the loops of simd/rnn.cc. A unit is a
-// block of batch items: their products with the recurrent kernel are one matrix product a step.
+// block of batch items, whose products with the recurrent kernel are one matrix product a step, or
+// one batch item with images.
 #include "backend/formulas/rnn.h"
 
 #include <algorithm>
@@ -29,15 +30,15 @@ class ScanRnn final : public Kernel {
         is_gradient_(is_gradient),
         arrays_(arrays),
         type_(type_index(shape.dtype)),
-        block_rows_(shape.batch >= 2 * kBlockRows ? kBlockRows
-                                                  : std::max(kFewestRows, (shape.batch + 1) / 2)) {
+        items_(items_of(shape)) {
     MESHTRAIN_CHECK(rnn_loops().forward[type_] != nullptr, "{}", dtype_name(shape.dtype));
   }
 
-  int64_t units() const override { return (shape_.batch + block_rows_ - 1) / block_rows_; }
+  int64_t units() const override { return (shape_.batch + items_ - 1) / items_; }
   double cost() const override {
-    const auto elements = static_cast<double>(shape_.batch * shape_.steps * shape_.columns());
-    return elements * (2 * static_cast<double>(shape_.units) / kFlopsRate + kNanosecondsOfColumn);
+    const auto rows = static_cast<double>(shape_.batch * shape_.steps * shape_.pixels());
+    return rows * (2 * static_cast<double>(shape_.kernel_elements()) / kFlopsRate +
+                   static_cast<double>(shape_.columns()) * kNanosecondsOfColumn);
   }
   size_t scratch_bytes() const override {
     return rnn_loops().scratch_bytes[type_](block(0), is_gradient_);
@@ -51,16 +52,17 @@ class ScanRnn final : public Kernel {
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;
-    const int64_t first = begin * block_rows_, last = std::min(end * block_rows_, shape_.batch);
-    const int64_t steps = shape_.steps, u = shape_.units, columns = shape_.columns();
+    const int64_t first = begin * items_, last = std::min(end * items_, shape_.batch);
+    const int64_t steps = shape_.steps, pixels = shape_.pixels();
+    const int64_t u = pixels * shape_.units, columns = pixels * shape_.columns();
     const auto range = [&](const std::byte* data, int64_t from, int64_t to, int64_t bytes,
                            bool is_write) {
       if (data != nullptr)
         out.push_back({data + from * bytes, data + to * bytes, is_write});
     };
     const auto item = static_cast<int64_t>(dtype_size(shape_.dtype));
-    range(arrays_.kernel, 0, u * columns, item, false);
-    range(arrays_.bias, 0, columns, item, false);
+    range(arrays_.kernel, 0, shape_.kernel_elements(), item, false);
+    range(arrays_.bias, 0, shape_.columns(), item, false);
     range(arrays_.mask, first, last, steps, false);
     range(arrays_.drop, first, last, columns * item, false);
     range(arrays_.x, first, last, steps * columns * item, false);
@@ -68,7 +70,7 @@ class ScanRnn final : public Kernel {
       range(state, first, last, u * item, false);
     for (const std::byte* sequence : {arrays_.h, arrays_.c})
       range(sequence, first, last, steps * u * item, !is_gradient_);
-    range(arrays_.gates, first, last, steps * shape_.gate_columns() * item, !is_gradient_);
+    range(arrays_.gates, first, last, steps * pixels * shape_.gate_columns() * item, !is_gradient_);
     for (const std::byte* sequence : {arrays_.dh, arrays_.dc})
       range(sequence, first, last, steps * u * item, false);
     range(arrays_.dx, first, last, steps * columns * item, true);
@@ -79,14 +81,24 @@ class ScanRnn final : public Kernel {
   }
 
  private:
+  // Few batch items are divided between two workers.
+  static int64_t items_of(const RnnShape& shape) {
+    if (shape.kernel_elements() != shape.units * shape.columns() || shape.pixels() > 1)
+      return 1;
+    return shape.batch >= 2 * kBlockRows ? kBlockRows
+                                         : std::max(kFewestRows, (shape.batch + 1) / 2);
+  }
+
   RnnBlock block(int64_t unit) const {
     RnnBlock b{static_cast<int>(shape_.cell), static_cast<int>(shape_.activation),
                static_cast<int>(shape_.recurrent)};
     b.batch = shape_.batch;
     b.steps = shape_.steps;
     b.units = shape_.units;
-    b.first = unit * block_rows_;
-    b.count = std::min(block_rows_, shape_.batch - b.first);
+    std::ranges::copy(shape_.space, b.space);
+    std::ranges::copy(shape_.window, b.window);
+    b.first = unit * items_;
+    b.count = std::min(items_, shape_.batch - b.first);
     const RnnArrays& a = arrays_;
     b.x = a.x;
     b.kernel = a.kernel;
@@ -111,7 +123,7 @@ class ScanRnn final : public Kernel {
   bool is_gradient_;
   RnnArrays arrays_;
   TypeIndex type_;
-  int64_t block_rows_;  // of a unit; few batch items are divided between two workers
+  int64_t items_;  // batch items of a unit
 };
 
 }  // namespace
@@ -119,9 +131,10 @@ class ScanRnn final : public Kernel {
 void CpuLowering::make(const ScanRnnSpec& spec) {
   const DType dtype = spec.shape.dtype;
   const RnnShape shape = computed(spec.shape);
-  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
-  const int64_t products = shape.batch * shape.steps * shape.columns();
-  const int64_t gates = shape.batch * shape.steps * shape.gate_columns();
+  const int64_t rows = shape.batch * shape.pixels(), states = rows * shape.units;
+  const int64_t sequence = states * shape.steps;
+  const int64_t products = rows * shape.steps * shape.columns();
+  const int64_t gates = rows * shape.steps * shape.gate_columns();
   const auto reads = [&](const std::byte*& data, int64_t elements) {
     data = data == nullptr ? nullptr : read(dtype, data, elements);
   };
@@ -130,11 +143,11 @@ void CpuLowering::make(const ScanRnnSpec& spec) {
   };
   RnnArrays a = spec.arrays;
   reads(a.x, products);
-  reads(a.kernel, shape.units * shape.columns());
+  reads(a.kernel, shape.kernel_elements());
   reads(a.h0, states);
   reads(a.c0, states);
   reads(a.bias, shape.columns());
-  reads(a.drop, shape.batch * shape.columns());
+  reads(a.drop, rows * shape.columns());
   reads(a.dh, sequence);
   reads(a.dc, sequence);
   const auto result = [&](std::byte*& data, int64_t elements) {  // an operand of the gradient

@@ -14,7 +14,8 @@ namespace meshtrain::cpu {
 struct RnnBlock {
   int cell = 0, activation = 0, recurrent = 0;
   int64_t batch = 0, steps = 0, units = 0;
-  int64_t first = 0, count = 0;
+  int64_t space[3] = {1, 1, 1}, window[3] = {1, 1, 1};
+  int64_t first = 0, count = 0;  // one item where there are images
   const void *x = nullptr, *kernel = nullptr, *h0 = nullptr, *c0 = nullptr, *bias = nullptr;
   const uint8_t* mask = nullptr;
   const void* drop = nullptr;

@@ -16,8 +16,9 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   const bool is_lstm = shape.cell == RnnCell::kLstm;
   const bool is_gru = shape.cell == RnnCell::kGru,
              is_reset_after = shape.cell == RnnCell::kGruResetAfter;
-  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
-  const int64_t products = shape.batch * shape.steps * shape.columns();
+  const int64_t states = shape.state_elements(), sequence = states * shape.steps;
+  const int64_t drops = shape.batch * shape.pixels() * shape.columns();
+  const int64_t products = drops * shape.steps;
   std::vector<RnnArray> arrays;
   const auto operand = [&](const std::byte* RnnArrays::*place, int64_t size) {
     arrays.push_back({{shape.dtype, size}, nullptr, place});
@@ -27,7 +28,7 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   };
   if (!is_gradient)
     operand(&RnnArrays::x, products);
-  operand(&RnnArrays::kernel, shape.units * shape.columns());
+  operand(&RnnArrays::kernel, shape.kernel_elements());
   operand(&RnnArrays::h0, states);
   if (is_lstm)
     operand(&RnnArrays::c0, states);
@@ -37,10 +38,11 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
     arrays.push_back(
         {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
   if (has_drop)
-    operand(&RnnArrays::drop, shape.batch * shape.columns());
-  const auto over_steps = [&](std::byte* RnnArrays::*place, int64_t size) {
+    operand(&RnnArrays::drop, drops);
+  const auto over_steps = [&](std::byte* RnnArrays::*place, int64_t size,
+                              Values values = Values::kSigned) {
     if (is_gradient)
-      arrays.push_back({{shape.dtype, size}, place, nullptr});
+      arrays.push_back({{shape.dtype, size, values}, place, nullptr});
     else
       result_at(place, size);
   };
@@ -49,7 +51,8 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
     over_steps(&RnnArrays::c, sequence);
   // Dropped: without gates, as in inference.
   if (is_gradient || (shape.cell != RnnCell::kSimple && !has_drop))
-    over_steps(&RnnArrays::gates, shape.batch * shape.steps * shape.gate_columns());
+    over_steps(&RnnArrays::gates, shape.batch * shape.pixels() * shape.steps * shape.gate_columns(),
+               Values::kUnit);
   if (is_gradient) {
     operand(&RnnArrays::dh, sequence);
     if (is_lstm)
@@ -102,6 +105,12 @@ std::vector<KernelCase> rnn_specs() {
       shape.recurrent = RnnActivation::kHardSigmoid;
       for (bool is_gradient : {false, true})
         add_pass(list, shape, is_gradient, has_mask, true, dropped);
+      // More pixels than rows of a block on a CPU, and more units than threads on a GPU.
+      shape.space = {2, 5, 9};
+      shape.window = {1, 3, 4};
+      const std::string images = fmt::format("{} of images", name);
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, has_mask, cell == RnnCell::kLstm, images);
     }
   }
   for (int f = 0; f <= static_cast<int>(RnnActivation::kHardTanh); ++f) {

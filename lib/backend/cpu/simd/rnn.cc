@@ -1,5 +1,7 @@
-// Recurrent cells over all steps, a block of batch items at a time. The recurrent kernel is packed
-// once and stays in the cache from step to step; gates are computed row by row.
+// Recurrent cells over all steps, a block of batch items at a time, or a batch item with images:
+// its rows are pixels, and the products are of what the window sees of the states at each of them.
+// The recurrent kernel is packed once and stays in the cache from step to step; gates are computed
+// row by row.
 #include "backend/formulas/rnn.h"
 
 #include "backend/cpu/rnn_loops.h"
@@ -15,6 +17,8 @@ struct KerasSizes : mt::RnnSizes {
   static constexpr mt::RnnCell cell = kCell;
   static constexpr mt::RnnActivation activation = mt::RnnActivation::kTanh;
   static constexpr mt::RnnActivation recurrent = mt::RnnActivation::kSigmoid;
+
+  constexpr long long columns() const { return mt::rnn_gates(kCell) * units; }
 };
 
 mt::RnnSizes sizes_of(const RnnBlock& b) {
@@ -26,89 +30,104 @@ mt::RnnSizes sizes_of(const RnnBlock& b) {
           b.units,
           b.mask != nullptr,
           b.drop != nullptr,
-          b.gates != nullptr};
+          b.gates != nullptr,
+          {b.space[0], b.space[1], b.space[2]},
+          {b.window[0], b.window[1], b.window[2]}};
 }
 
-// How the recurrent kernel is packed: all columns together, or gate by gate where gates have
-// operands of their own.
-template <class T>
-struct KernelPacks {
-  int64_t units, columns, parts;  // columns of a part
-
-  explicit KernelPacks(const mt::RnnSizes& n)
-      : units(n.units),
-        columns(n.has_drop || n.cell == mt::RnnCell::kGru ? n.units : n.columns()),
-        parts(n.columns() / (columns > 0 ? columns : 1)) {}
-
-  static int64_t whole(int64_t n) {
-    return (n + kTileColumns<T> - 1) / kTileColumns<T> * kTileColumns<T>;
-  }
-  int64_t part_size() const { return units * whole(columns); }        // R
-  int64_t transposed_size() const { return columns * whole(units); }  // its transpose
-};
+constexpr int64_t kProductRows = 48;  // of a product, a multiple of every kTileRows
 
 constexpr int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Elements of scratch: those of rnn.h, packed rows, R or its transpose, each from a cache line on.
+// How the recurrent kernel (depth, columns) is packed: all columns together, or gate by gate where
+// gates have operands of their own; of the gradient transposed.
 template <class T>
-struct BlockScratch {
-  int64_t state, rows, kernel;
+struct KernelPacks {
+  int64_t depth, columns, parts;  // columns of a part
+  int64_t part_size;              // elements
 
-  BlockScratch(const mt::RnnSizes& n, int64_t count, bool is_gradient)
-      : state(whole(count * n.scratch(), 16)),
-        rows(whole(whole(count, kTileRows) * n.columns(), 16)) {
-    const KernelPacks<T> packs(n);
-    kernel = packs.parts * (is_gradient ? packs.transposed_size() : packs.part_size());
-  }
-  int64_t elements() const { return state + rows + kernel; }
+  KernelPacks(const mt::RnnSizes& n, bool is_gradient)
+      : depth(n.taps() * n.units),
+        columns(n.has_drop || n.cell == mt::RnnCell::kGru ? n.units : n.columns()),
+        parts(n.columns() / (columns > 0 ? columns : 1)),
+        part_size(is_gradient ? columns * whole(depth, kTileColumns<T>)
+                              : depth * whole(columns, kTileColumns<T>)) {}
 };
 
-// Rows `first` to `first + count` (mt::rnn_forward).
+// Scratch in elements: that of rnn.h, packed rows of a product, what the window sees at them, and
+// the packed kernel, each from a cache line on.
+template <class T>
+struct BlockScratch {
+  int64_t state, rows, seen, kernel;
+
+  BlockScratch(const mt::RnnSizes& n, int64_t items, bool is_gradient)
+      : state(whole(items * n.pixels() * n.scratch(), 16)), seen(0) {
+    const KernelPacks<T> packs(n, is_gradient);
+    const int64_t terms = packs.depth > n.columns() ? packs.depth : n.columns();
+    rows = kProductRows * whole(terms, 16);
+    if (n.taps() > 1)
+      seen = kProductRows * whole(packs.depth, 16);
+    kernel = packs.parts * packs.part_size;
+  }
+  int64_t elements() const { return state + rows + seen + kernel; }
+};
+
+// `count` rows: batch items, or the pixels of one (mt::rnn_forward).
 template <class T>
 struct BlockRows {
   const RnnBlock& b;
+  const mt::RnnSizes& n;
   int64_t columns, extra_columns, gate_columns;
+  // Of one column: row 0 of all arrays over steps, from row to row, from step to step; of the mask.
+  int64_t first, row_stride, step_stride, mask_stride;
   KernelPacks<T> packs;
-  T *packed_rows, *packed_kernel;  // of the gradient: of the transpose
+  T *packed_rows, *seen, *packed_kernel;
   int64_t count;
 
-  BlockRows(const RnnBlock& block, const mt::RnnSizes& n, T* scratch, bool is_gradient,
-            const BlockScratch<T>& sizes)
+  BlockRows(const RnnBlock& block, const mt::RnnSizes& sizes, T* scratch, bool is_gradient)
       : b(block),
+        n(sizes),
         columns(n.columns()),
         extra_columns(n.extra_columns()),
         gate_columns(n.gate_columns()),
-        packs(n),
-        packed_rows(scratch + sizes.state),
-        packed_kernel(packed_rows + sizes.rows),
-        count(block.count) {
-    const T* kernel = static_cast<const T*>(b.kernel);
+        first(b.first * b.steps * n.pixels()),
+        row_stride(has_images() ? 1 : b.steps),
+        step_stride(n.pixels()),
+        mask_stride(has_images() ? 0 : b.steps),
+        packs(n, is_gradient),
+        count(b.count * n.pixels()) {
+    const BlockScratch<T> parts(n, b.count, is_gradient);
+    packed_rows = scratch + parts.state;
+    seen = packed_rows + parts.rows;
+    packed_kernel = seen + parts.seen;
     for (int64_t i = 0; i < packs.parts; ++i) {
-      const T* part = kernel + i * packs.columns;
+      const T* part = static_cast<const T*>(b.kernel) + i * packs.columns;
+      T* const out = packed_kernel + i * packs.part_size;
       if (is_gradient)
-        pack_b(part, 1, columns, packs.columns, b.units,
-               packed_kernel + i * packs.transposed_size());
+        pack_b(part, 1, columns, packs.columns, packs.depth, out);
       else
-        pack_b(part, columns, 1, b.units, packs.columns, packed_kernel + i * packs.part_size());
+        pack_b(part, columns, 1, packs.depth, packs.columns, out);
     }
   }
 
+  bool has_images() const { return n.pixels() > 1 || n.taps() > 1; }
+
+  // --- elements of arrays ---
+
   int64_t at(int64_t row, int64_t t, int64_t size) const {
-    return ((b.first + row) * b.steps + t) * size;
+    return (first + row * row_stride + t * step_stride) * size;
   }
+  int64_t state(int64_t row, int64_t size) const { return (b.first * n.pixels() + row) * size; }
   static T get(const void* data, int64_t i) { return static_cast<const T*>(data)[i]; }
   static void set(void* data, int64_t i, T v) { static_cast<T*>(data)[i] = v; }
 
   T x(int64_t row, int64_t t, int64_t j) const { return get(b.x, at(row, t, columns) + j); }
-  T h0(int64_t row, int64_t j) const { return get(b.h0, (b.first + row) * b.units + j); }
-  T c0(int64_t row, int64_t j) const { return get(b.c0, (b.first + row) * b.units + j); }
+  T h0(int64_t row, int64_t j) const { return get(b.h0, state(row, b.units) + j); }
+  T c0(int64_t row, int64_t j) const { return get(b.c0, state(row, b.units) + j); }
   T bias(int64_t j) const { return get(b.bias, j); }
-  T drop(int64_t row, int64_t j) const { return get(b.drop, (b.first + row) * columns + j); }
-  bool valid(int64_t row, int64_t t) const {
-    return b.mask == nullptr || b.mask[at(row, t, 1)] != 0;
-  }
+  T drop(int64_t row, int64_t j) const { return get(b.drop, state(row, columns) + j); }
   T h(int64_t row, int64_t t, int64_t j) const { return get(b.h, at(row, t, b.units) + j); }
   T c(int64_t row, int64_t t, int64_t j) const { return get(b.c, at(row, t, b.units) + j); }
   T dh(int64_t row, int64_t t, int64_t j) const { return get(b.dh, at(row, t, b.units) + j); }
@@ -127,31 +146,89 @@ struct BlockRows {
   void set_extra(int64_t row, int64_t t, int64_t j, T v) const {
     set(b.extra, at(row, t, extra_columns) + j, v);
   }
-  void set_dh0(int64_t row, int64_t j, T v) const { set(b.dh0, (b.first + row) * b.units + j, v); }
-  void set_dc0(int64_t row, int64_t j, T v) const { set(b.dc0, (b.first + row) * b.units + j, v); }
+  void set_dh0(int64_t row, int64_t j, T v) const { set(b.dh0, state(row, b.units) + j, v); }
+  void set_dc0(int64_t row, int64_t j, T v) const { set(b.dc0, state(row, b.units) + j, v); }
 
+  // --- units of rows ---
+
+  // Flat: what it calls becomes part of the loop, which becomes one over vectors.
+  template <class F>
+  __attribute__((flatten)) void each_unit(int64_t row, const F& f) const {
+#pragma omp simd
+    for (int64_t j = 0; j < b.units; ++j)
+      f(row, j);
+  }
+  template <class F>
+  void each(const F& f) const {
+    for (int64_t row = 0; row < count; ++row)
+      each_unit(row, f);
+  }
+  template <class Valid, class Other>
+  void each_of(int64_t t, const Valid& valid, const Other& other) const {
+    for (int64_t row = 0; row < count; ++row) {
+      if (b.mask == nullptr || b.mask[b.first * b.steps + row * mask_stride + t] != 0)
+        each_unit(row, valid);
+      else
+        each_unit(row, other);
+    }
+  }
+
+  // --- products ---
+
+  // f(pixel, the units that a tap of the window sees at a row) of `rows` rows; pixel below 0:
+  // padding.
+  template <class F>
+  void taps(int64_t begin, int64_t rows, const F& f) const {
+    T* units = seen;
+    for (int64_t row = begin; row < begin + rows; ++row) {
+      for (int64_t tap = 0; tap < n.taps(); ++tap, units += b.units)
+        f(n.neighbour(row, tap, 1), units);
+    }
+  }
+  // What the window sees of `states` at rows from `row` on, (rows, depth).
+  const T* seen_states(const T* states, int64_t row, int64_t rows) const {
+    if (n.taps() == 1)
+      return states + row * b.units;
+    taps(row, rows, [&](int64_t pixel, T* units) {
+      for (int64_t j = 0; j < b.units; ++j)
+        units[j] = pixel < 0 ? T(0) : states[pixel * b.units + j];
+    });
+    return seen;
+  }
   // q[:, begin..] = in R[:, begin..begin + size).
   void product(T* q, const T* in, int64_t begin, int64_t size) const {
-    pack_a(in, b.units, 1, count, b.units, packed_rows);
-    for (int64_t j = begin; j < begin + size; j += packs.columns)
-      multiply_block<T>(packed_rows, packed_kernel + j / packs.columns * packs.part_size(), q + j,
-                        columns, count, packs.columns, b.units, false);
+    for (int64_t row = 0; row < count; row += kProductRows) {
+      const int64_t rows = count - row < kProductRows ? count - row : kProductRows;
+      pack_a(seen_states(in, row, rows), packs.depth, 1, rows, packs.depth, packed_rows);
+      for (int64_t j = begin; j < begin + size; j += packs.columns)
+        multiply_block<T>(packed_rows, packed_kernel + j / packs.columns * packs.part_size,
+                          q + row * columns + j, columns, rows, packs.columns, packs.depth, false);
+    }
   }
   // out += q[:, begin..begin + size) times the transpose of those columns of R.
   void add_transposed(T* out, const T* q, int64_t begin, int64_t size) const {
-    for (int64_t j = begin; j < begin + size; j += packs.columns) {
-      pack_a(q + j, columns, 1, count, packs.columns, packed_rows);
-      multiply_block<T>(packed_rows, packed_kernel + j / packs.columns * packs.transposed_size(),
-                        out, b.units, count, b.units, packs.columns, true);
+    for (int64_t row = 0; row < count; row += kProductRows) {
+      const int64_t rows = count - row < kProductRows ? count - row : kProductRows;
+      const bool is_whole = n.taps() == 1;
+      for (int64_t j = begin; j < begin + size; j += packs.columns) {
+        pack_a(q + row * columns + j, columns, 1, rows, packs.columns, packed_rows);
+        multiply_block<T>(packed_rows, packed_kernel + j / packs.columns * packs.part_size,
+                          is_whole ? out + row * b.units : seen, packs.depth, rows, packs.depth,
+                          packs.columns, is_whole || j > begin);
+      }
+      if (!is_whole)
+        taps(row, rows, [&](int64_t pixel, const T* units) {
+          for (int64_t j = 0; pixel >= 0 && j < b.units; ++j)
+            out[pixel * b.units + j] += units[j];
+        });
     }
   }
 };
 
 template <class T, bool is_gradient, class Sizes>
 void run_block(const RnnBlock& block, const Sizes& n, T* scratch) {
-  const BlockRows<T> rows(block, n, scratch, is_gradient,
-                          BlockScratch<T>(n, block.count, is_gradient));
-  const mt::RnnScratch<T> at(scratch, block.count, n);
+  const BlockRows<T> rows(block, n, scratch, is_gradient);
+  const mt::RnnScratch<T> at(scratch, rows.count, n);
   if constexpr (is_gradient)
     mt::rnn_gradient<T>(n, rows, at);
   else
