@@ -66,6 +66,7 @@ class Setup {
 
  private:
   void check_data(const DataSpec& data, Diagnostics& diagnostics) const;
+  void check_step_order() const;
   DataSpec implied_data() const;
   void resolve(Diagnostics& diagnostics);
   void add_caches();

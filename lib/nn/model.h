@@ -61,6 +61,8 @@ struct CallContext {
   std::function<void(ValueId value)> also;
   // An output of a part of the layer, which the argument activity_regularizer may penalize.
   std::function<void(ValueId part)> regularize;
+  // Above 1: steps come in the head-tail order of so many shards (base/head_tail.h).
+  int64_t head_tail = 1;
 };
 
 // A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
@@ -156,13 +158,14 @@ class Model {
   // (the pin, or the value itself). Returns the outputs. `penalties`, when given, receives the
   // scalars that regularizers add to the loss; `updates`, beside weights(), the values that layers
   // give their moving averages in a training step, kNone elsewhere; `masks` those of the outputs.
+  // `head_tail`: CallContext.
   std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
                              std::span<const ValueId> parameters, bool training, ValueId step,
                              int64_t seed,
                              const std::function<ValueId(const std::string&, ValueId)>& pinned,
                              std::vector<ValueId>* penalties = nullptr,
                              std::vector<ValueId>* updates = nullptr,
-                             std::vector<ValueId>* masks = nullptr) const;
+                             std::vector<ValueId>* masks = nullptr, int64_t head_tail = 1) const;
 
  private:
   std::string name_;

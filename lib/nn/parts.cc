@@ -43,6 +43,7 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   const Builder::Scope scope = b.scope(part.name);
   CallContext own{b, context.training, context.step, context.seed, layer.dtype, {}, {}, masks, {},
                   {}};
+  own.head_tail = context.head_tail;
   own.weight = [&](int index) {
     const ValueId value = context.weight(part.first_weight + index);
     return layer.casts_weights() && is_floating(b.dtype(value)) ? b.cast(value, layer.dtype)
