@@ -90,7 +90,8 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   const int64_t epoch = at.epoch + 1, done = at.batch;
   batches.start(config_.data.shuffle ? EpochOrder(train.num_samples, config_.seed, plan.pass)
                                      : EpochOrder(train.num_samples),
-                config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps);
+                config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps,
+                plan.pass);
   if (at.batch == 0) {
     runner_.reset_metrics();
   }
