@@ -176,6 +176,9 @@ struct RnnShape {
   int64_t columns() const {
     return units * (cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3);
   }
+  int64_t gate_columns() const {  // of what a step keeps for the gradient
+    return cell == RnnCell::kGruResetAfter ? 4 * units : columns();
+  }
   int64_t pixels() const { return space[0] * space[1] * space[2]; }
   int64_t kernel_elements() const { return window[0] * window[1] * window[2] * units * columns(); }
   // Of all batch items and pixels: a state, at one step.
@@ -187,10 +190,10 @@ struct RnnShape {
 struct RnnArrays {
   const std::byte *x = nullptr, *kernel = nullptr, *h0 = nullptr, *c0 = nullptr, *bias = nullptr;
   const std::byte *mask = nullptr, *drop = nullptr;
-  std::byte *h = nullptr, *c = nullptr;  // results; operands of the gradient
+  std::byte *h = nullptr, *c = nullptr, *gates = nullptr;  // results; operands of the gradient
   const std::byte *dh = nullptr, *dc = nullptr;
   std::byte *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *extra = nullptr;
-  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, drop, h, c, dh, dc, dx, dh0, dc0, extra);
+  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, drop, h, c, gates, dh, dc, dx, dh0, dc0, extra);
 };
 
 }  // namespace meshtrain

@@ -48,6 +48,8 @@ void add_scan(StepContext& context, bool is_gradient) {
     RnnArrays a{input(at.x),    input(at.kernel), input(at.h0),  input(at.c0),
                 input(at.bias), input(at.mask),   input(at.drop)};
     if (is_gradient) {
+      a.gates = input(at.x);
+      a.x = nullptr;
       a.h = input(at.h);
       a.c = input(at.c);
       a.dh = input(at.dh);
@@ -59,6 +61,7 @@ void add_scan(StepContext& context, bool is_gradient) {
     } else {
       a.h = output(0);
       a.c = at.is_lstm ? output(1) : nullptr;
+      a.gates = output(at.kept);
     }
     context.add(ScanRnnSpec{shape, is_gradient, a});
   }

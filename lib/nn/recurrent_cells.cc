@@ -50,12 +50,16 @@ ValueList add_scan(Builder& b, const ConfigObject& config, const std::string& ce
       operands.push_back(value);
     }
   }
-  return b.add_node("scan_rnn", std::move(operands),
-                    {{"cell", cell},
-                     {"activation", scan_activation(config, "activation")},
-                     {"recurrent_activation", scan_activation(config, "recurrent_activation")},
-                     {"has_mask", int64_t{mask != kNone}},
-                     {"has_drop", int64_t{drop != kNone}}});
+  ValueList states =
+      b.add_node("scan_rnn", std::move(operands),
+                 {{"cell", cell},
+                  {"activation", scan_activation(config, "activation")},
+                  {"recurrent_activation", scan_activation(config, "recurrent_activation")},
+                  {"has_mask", int64_t{mask != kNone}},
+                  {"has_drop", int64_t{drop != kNone}},
+                  {"keeps_gates", int64_t{cell != "simple"}}});
+  states.resize(cell == "lstm" ? 2 : 1);  // behind them, the gates for the gradient
+  return states;
 }
 
 namespace {

@@ -11,11 +11,12 @@ namespace {
 
 std::string sizes_text(const RnnShape& n, const RnnArrays& a) {
   return fmt::format(
-      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}, "
+      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}, {}, "
       "{{{}}}, {{{}}}}}",
       static_cast<int>(n.cell), static_cast<int>(n.activation), static_cast<int>(n.recurrent),
       n.batch, n.steps, n.units, a.mask != nullptr ? "true" : "false",
-      a.drop != nullptr ? "true" : "false", fmt::join(n.space, ", "), fmt::join(n.window, ", "));
+      a.drop != nullptr ? "true" : "false", a.gates != nullptr ? "true" : "false",
+      fmt::join(n.space, ", "), fmt::join(n.window, ", "));
 }
 
 }  // namespace
@@ -34,25 +35,27 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
       rows * (columns + 4 * n.units) * static_cast<int64_t>(dtype_size(compute_dtype(n.dtype)));
   std::byte* const memory = scratch(scratch_bytes);
   const bool is_gradient = spec.is_gradient;
-  const std::vector<Use> arrays = {{a.x, products, false},
-                                   {a.kernel, n.kernel_elements() * item, false},
-                                   {a.h0, states, false},
-                                   {a.c0, states, false},
-                                   {a.bias, columns * item, false},
-                                   {a.mask, n.batch * n.steps, false},
-                                   {a.h, sequence, !is_gradient},
-                                   {a.c, sequence, !is_gradient},
-                                   {a.dh, sequence, false},
-                                   {a.dc, sequence, false},
-                                   {a.dx, products, true},
-                                   {a.dh0, states, true},
-                                   {a.dc0, states, true},
-                                   {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
-                                   {memory, scratch_bytes, true},
-                                   {a.drop, rows * columns * item, false}};
+  const std::vector<Use> arrays = {
+      {a.x, products, false},
+      {a.kernel, n.kernel_elements() * item, false},
+      {a.h0, states, false},
+      {a.c0, states, false},
+      {a.bias, columns * item, false},
+      {a.mask, n.batch * n.steps, false},
+      {a.h, sequence, !is_gradient},
+      {a.c, sequence, !is_gradient},
+      {a.dh, sequence, false},
+      {a.dc, sequence, false},
+      {a.dx, products, true},
+      {a.dh0, states, true},
+      {a.dc0, states, true},
+      {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
+      {memory, scratch_bytes, true},
+      {a.drop, rows * columns * item, false},
+      {a.gates, rows * n.steps * n.gate_columns() * item, !is_gradient}};
   Launch launch;
   launch.blocks = static_cast<uint64_t>(n.batch);
-  launch.work = n.batch * n.steps * columns * (n.units + 5) * (is_gradient ? 2 : 1);
+  launch.work = rows * n.steps * (n.kernel_elements() + 5 * columns);
   std::vector<Use> uses;
   for (const Use& use : arrays) {
     launch.args.push_back(address(use.data));

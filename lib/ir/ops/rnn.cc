@@ -1,8 +1,9 @@
 // Recurrent cells over all steps of a sequence.
 //
 //   op             operands                                  results
-//   scan_rnn       x, R, h0 [, c0] [, b] [, mask] [, drop]   h [, c]
-//   scan_rnn_grad  those of scan_rnn, h [, c], dh [, dc]     dx, dh0 [, dc0] [, extra]
+//   scan_rnn       x, R, h0 [, c0] [, b] [, mask] [, drop]   h [, c] [, gates]
+//   scan_rnn_grad  those of scan_rnn, but gates in place     dx, dh0 [, dc0] [, extra]
+//                  of x; h [, c], dh [, dc]
 //
 // x (B, T, S..., G U) is the product of the inputs with the kernel, with its bias; R (K..., U, G
 // U); h0 and c0 (B, S..., U); b (G U), of gru_reset_after only; mask (B, T) bool; drop (B, S..., G
@@ -17,9 +18,12 @@
 // Where the mask is false, h and c stay what they were. Source: Keras 3 layers/rnn.
 //
 // Attributes: cell; activation (f) and recurrent_activation (s), of rnn_activations(), whose slopes
-// are known from their values; has_mask and has_drop (0 or 1). The gradient of R is a product of
-// all steps, outside of the scan. `extra` is what that needs beside dx: of gru_reset_after the
-// cotangent of q + b, of gru the states r h, dropped.
+// are known from their values; has_mask, has_drop and keeps_gates (0 or 1). The last asks for the
+// gates, without which there is no gradient: (B, T, S..., 4 U) i, f, g, o; z, r, g, q_g + b_g of
+// gru_reset_after; (B, T, 3 U) z, r, g of gru; 0 where the mask is false. The cell simple has h.
+// x is free before the backward pass, and that has no product to do again. The gradient of R is a
+// product of all steps, outside of the scan. `extra` is what that needs beside dx: of
+// gru_reset_after the cotangent of q + b, of gru the states r h, dropped.
 //
 // The batch passes. Every unit of a step needs all units of the step before, of its neighbours too:
 // images, units and steps must be whole, so a kernel that is split by units is gathered once,
@@ -56,6 +60,10 @@ RnnOperands::RnnOperands(const Node& node) {
   dh = next++;
   if (is_lstm)
     dc = next++;
+  const bool keeps = node.attr_int("keeps_gates") != 0;
+  MESHTRAIN_OP_CHECK(node, !keeps || gates > 1, "cell {} has no gates", cell);
+  kept = !keeps ? -1 : is_lstm ? 2 : 1;
+  gate_columns = is_reset_after ? 4 : gates;
   results = 2;
   if (is_lstm)
     dc0 = results++;
@@ -89,9 +97,9 @@ Shape with_space(Shape first, const Shape& h0, int64_t last) {
   return first;
 }
 
-// Checks what both ops have; the sizes are those of h0, x and of the window of R. Returns the type
-// of h.
-ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& at) {
+// Checks what both ops have; the sizes are those of h0, of operand 0, which has `first` columns of
+// each unit, and of the window of R. Returns the type of h.
+ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& at, int64_t first) {
   check_activation(node, "activation");
   check_activation(node, "recurrent_activation");
   const ValueType &x = operands[0], &kernel = operands[1], &h0 = operands[2];
@@ -109,7 +117,7 @@ ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& 
   };
   Shape window(kernel.shape.begin(), kernel.shape.end() - 2);
   window.insert(window.end(), {units, columns});
-  check(at.x, with_space({batch, steps}, h0.shape, columns), x.dtype);
+  check(at.x, with_space({batch, steps}, h0.shape, first * units), x.dtype);
   check(at.kernel, window, x.dtype);
   check(at.h0, with_space({batch}, h0.shape, units), x.dtype);
   check(at.c0, h0.shape, x.dtype);
@@ -122,19 +130,26 @@ ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& 
 Types scan_types(const Node& node, Operands operands) {
   const RnnOperands at(node);
   check_num_operands(node, operands, static_cast<size_t>(at.size));
-  return Types(at.is_lstm ? 2 : 1, sequence_type(node, operands, at));
+  Types out(at.is_lstm ? 2 : 1, sequence_type(node, operands, at, at.gates));
+  if (at.kept >= 0) {
+    out.push_back(out[0]);
+    out.back().shape.back() *= at.gate_columns;
+  }
+  return out;
 }
 
 Types grad_types(const Node& node, Operands operands) {
   const RnnOperands at(node);
   check_num_operands(node, operands, static_cast<size_t>(at.size + (at.is_lstm ? 4 : 2)));
-  const ValueType h = sequence_type(node, operands, at);
+  const ValueType h = sequence_type(node, operands, at, at.gate_columns);
+  ValueType x = h;
+  x.shape.back() *= at.gates;
   for (size_t i = static_cast<size_t>(at.size); i < operands.size(); ++i)
     MESHTRAIN_OP_CHECK(node, operands[i] == h, "operand {}", i);
   Types out(static_cast<size_t>(at.results), operands[2]);
-  out[0] = operands[0];
+  out[0] = x;
   if (at.extra >= 0)
-    out.back() = at.is_reset_after ? operands[0] : h;
+    out.back() = at.is_reset_after ? x : h;
   return out;
 }
 
@@ -158,11 +173,11 @@ ShardingRule scan_rule(const Node& node, std::span<const Shape> operands,
   return rule.take();
 }
 
-double scan_flops(std::span<const Shape> operands, double products) {
+double scan_flops(const Node&, std::span<const Shape> operands, std::span<const Shape>) {
   double rows = 1;  // steps and pixels of the batch
   for (size_t i = 0; i + 1 < operands[0].size(); ++i)
     rows *= static_cast<double>(operands[0][i]);
-  return products * 2 * rows * static_cast<double>(num_elements(operands[1]));
+  return 2 * rows * static_cast<double>(num_elements(operands[1]));
 }
 
 // The window of the recurrent convolution.
@@ -231,18 +246,15 @@ ValueId kernel_gradient(Builder& b, const Node& forward, const RnnOperands& at,
 Ids scan_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {
   const Node forward = node;  // the graph grows
   const RnnOperands at(forward);
-  const auto cotangent = [&](size_t i) {
-    const ValueId result = forward.outputs[i];
-    return g[i] != kNone ? g[i] : b.constant(0, b.dtype(result), b.shape(result));
-  };
+  MESHTRAIN_OP_CHECK(node, at.kept >= 0 || at.gates == 1, "a gradient without gates");
+  MESHTRAIN_OP_CHECK(node, at.kept < 0 || g[static_cast<size_t>(at.kept)] == kNone,
+                     "a gradient of gates");
+  const std::span<const ValueId> states = std::span(forward.outputs).first(at.is_lstm ? 2 : 1);
   ValueList inputs = forward.inputs;
-  std::vector<ValueId> cotangents;
-  for (size_t i = 0; i < forward.outputs.size(); ++i)
-    cotangents.push_back(cotangent(i));
-  for (const ValueId result : forward.outputs)
-    inputs.push_back(result);
-  for (const ValueId value : cotangents)
-    inputs.push_back(value);
+  inputs[0] = forward.outputs[at.kept >= 0 ? static_cast<size_t>(at.kept) : 0];
+  inputs.insert(inputs.end(), states.begin(), states.end());
+  for (size_t i = 0; i < states.size(); ++i)
+    inputs.push_back(g[i] != kNone ? g[i] : b.constant(0, b.dtype(states[i]), b.shape(states[i])));
   const ValueList grads = b.add_node("scan_rnn_grad", std::move(inputs), forward.attrs);
   Ids out(forward.inputs.size(), kNone);
   out[0] = grads[0];
@@ -267,17 +279,14 @@ std::vector<OpDef> rnn_ops() {
   scan.infer = scan_types;
   scan.rule = scan_rule;
   scan.vjp = scan_vjp;
-  scan.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
-    return scan_flops(operands, 1);
-  };
+  scan.flops = scan_flops;
   scan.is_product = true;
+  scan.spare_result = "keeps_gates";
   OpDef grad = scan;
   grad.name = "scan_rnn_grad";
   grad.infer = grad_types;
   grad.vjp = nullptr;
-  grad.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
-    return scan_flops(operands, 2);
-  };
+  grad.spare_result = {};
   return {std::move(scan), std::move(grad)};
 }
 

@@ -26,7 +26,8 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   const auto result_at = [&](std::byte* RnnArrays::*place, int64_t size) {
     arrays.push_back({result(shape.dtype, size), place, nullptr});
   };
-  operand(&RnnArrays::x, products);
+  if (!is_gradient)
+    operand(&RnnArrays::x, products);
   operand(&RnnArrays::kernel, shape.kernel_elements());
   operand(&RnnArrays::h0, states);
   if (is_lstm)
@@ -38,15 +39,20 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
         {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
   if (has_drop)
     operand(&RnnArrays::drop, drops);
-  const auto states_over_steps = [&](std::byte* RnnArrays::*place) {
+  const auto over_steps = [&](std::byte* RnnArrays::*place, int64_t size,
+                              Values values = Values::kSigned) {
     if (is_gradient)
-      arrays.push_back({{shape.dtype, sequence}, place, nullptr});
+      arrays.push_back({{shape.dtype, size, values}, place, nullptr});
     else
-      result_at(place, sequence);
+      result_at(place, size);
   };
-  states_over_steps(&RnnArrays::h);
+  over_steps(&RnnArrays::h, sequence);
   if (is_lstm)
-    states_over_steps(&RnnArrays::c);
+    over_steps(&RnnArrays::c, sequence);
+  // Dropped: without gates, as in inference.
+  if (is_gradient || (shape.cell != RnnCell::kSimple && !has_drop))
+    over_steps(&RnnArrays::gates, shape.batch * shape.pixels() * shape.steps * shape.gate_columns(),
+               Values::kUnit);
   if (is_gradient) {
     operand(&RnnArrays::dh, sequence);
     if (is_lstm)

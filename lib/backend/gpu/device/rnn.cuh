@@ -8,8 +8,8 @@
 namespace mt {
 namespace {
 
-// A batch item; its rows are its pixels. Arguments: x, kernel, h0, c0, bias, mask, h, c, dh, dc, dx,
-// dh0, dc0, extra, scratch, drop; 0 where a cell has none.
+// A batch item; its rows are its pixels. Arguments: x, kernel, h0, c0, bias, mask, h, c, dh, dc,
+// dx, dh0, dc0, extra, scratch, drop, gates; 0 where a cell has none.
 template <class E>
 struct RnnItem {
   using T = Compute<E>;
@@ -33,9 +33,6 @@ struct RnnItem {
   MT_FN T c0(long long row, long long j) const { return get_at(3, state(row, j, n.units)); }
   MT_FN T bias(long long j) const { return get_at(4, j); }
   MT_FN T drop(long long row, long long j) const { return get_at(15, state(row, j, n.columns())); }
-  MT_FN bool valid(long long, long long t) const {
-    return !n.has_mask || ((const unsigned char*)arg[5])[item * n.steps + t] != 0;
-  }
   MT_FN T h(long long row, long long t, long long j) const {
     return get_at(6, at(row, t, j, n.units));
   }
@@ -64,7 +61,13 @@ struct RnnItem {
     set_at(12, state(row, j, n.units), v);
   }
   MT_FN void set_extra(long long row, long long t, long long j, T v) const {
-    set_at(13, at(row, t, j, n.cell == RnnCell::kGru ? n.units : n.columns()), v);
+    set_at(13, at(row, t, j, n.extra_columns()), v);
+  }
+  MT_FN T gate(long long row, long long t, long long j) const {
+    return get_at(16, at(row, t, j, n.gate_columns()));
+  }
+  MT_FN void set_gate(long long row, long long t, long long j, T v) const {
+    set_at(16, at(row, t, j, n.gate_columns()), v);
   }
 
   // f(row, column) of the columns of all rows, each by one thread, always the same.
@@ -76,6 +79,13 @@ struct RnnItem {
   template <class F>
   MT_FN void each(const F& f) const {
     share(n.units, f);
+  }
+  template <class Valid, class Other>
+  MT_FN void each_of(long long t, const Valid& valid, const Other& other) const {
+    if (!n.has_mask || ((const unsigned char*)arg[5])[item * n.steps + t] != 0)
+      share(n.units, valid);
+    else
+      share(n.units, other);
   }
 
   MT_FN void product(T* q, const T* in, long long begin, long long columns) const {
