@@ -29,16 +29,8 @@ std::vector<ClassSpec> initializer_classes() {
       make_class("Orthogonal", "an orthogonal matrix", {gain, seed_arg()},
                  {"OrthogonalInitializer"}),
       make_class("STFT", "a short-time Fourier transform's cosines or sines",
-                 {choice("side", {"real", "imag"}, "real", "cosines or sines"),
-                  choice("window",
-                         {"boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris",
-                          "flattop", "bartlett", "triang", "cosine"},
-                         "hann", "factor on the samples, by SciPy's name")
-                      .nullable(),
-                  choice("scaling", {"density", "spectrum"}, "density",
-                         "divided by the window's L2 or L1 norm")
-                      .nullable(),
-                  boolean("periodic", "false", "the window of a signal that repeats")},
+                 {choice("side", {"real", "imag"}, "real", "cosines or sines"), stft_window_arg(),
+                  stft_scaling_arg(), stft_periodic_arg()},
                  {"stft", "STFTInitializer"}),
   };
   for (const char* family : {"Glorot", "He", "Lecun"}) {
