@@ -58,7 +58,17 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   Builder& b = context.builder;
   const Layer& layer = *part.layer;
   const Builder::Scope scope = b.scope(part.name);
-  CallContext own{b, context.training, context.step, context.seed, layer.dtype, {}, {}, masks, {},
+  CallContext own{b,
+                  context.training,
+                  context.step,
+                  context.seed,
+                  layer.dtype,
+                  {},
+                  {},
+                  masks,
+                  {},
+                  {},
+                  context.add_loss,
                   {}};
   own.weight = [&](int index) {
     const ValueId value = context.weight(part.first_weight + index);
@@ -67,6 +77,7 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   };
   own.update = [&](int index, ValueId value) { context.update(part.first_weight + index, value); };
   own.regularize = [](ValueId) {};
+  own.pin = [](std::string_view, ValueId value) { return value; };
   own.also = [&](ValueId value) {
     if (further != nullptr) {
       further->push_back(value);
