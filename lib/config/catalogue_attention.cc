@@ -160,6 +160,21 @@ ClassSpec transformer(const char* name, const char* help) {
        call_arg(causal_call())}));
 }
 
+ClassSpec sparse_moe() {
+  return layer_class(
+      "SparseMoE", "feed-forward networks, of which a router chooses some for each step",
+      {size_arg("num_experts", "number of feed-forward networks"),
+       size_arg("intermediate_dim", "size of the hidden layer of each"),
+       integer("top_k", "2", "experts of a step").least(1).most(kMaxSize),
+       number("capacity_factor", "null",
+              "steps of a sample that an expert takes, over an equal share; null = all")
+           .above(0),
+       activation_arg("silu"),
+       number("router_aux_loss_coef", "0.02", "factor of the loss that balances the experts")
+           .least(0),
+       initializer_arg("kernel_initializer", "glorot_uniform")});
+}
+
 ClassSpec vit_patching() {
   return layer_class(
       "ViTPatchingAndEmbedding", "patches of images, a row that trains, and rows of positions",
@@ -216,6 +231,7 @@ std::vector<ClassSpec> attention_layer_classes() {
       transformer("TransformerDecoder",
                   "causal attention, attention to a second sequence, if there is one, and a "
                   "feed-forward network"),
+      sparse_moe(),
       vit_patching(),
       masked_head(),
   };

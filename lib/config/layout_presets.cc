@@ -62,6 +62,12 @@ class RuleList {
       add(path + "/bias", 1, 0);
   }
   void add_rows(const std::string& path) { add(path + "/kernel", 2, 0); }
+  // Each expert as a feed-forward network, or whole experts.
+  void add_split_experts(const std::string& path) {
+    add(path + "/experts/expert_feedforward_(gate|intermediate)_dense", 3, 2);
+    add(path + "/experts/expert_feedforward_output_dense", 3, 1);
+  }
+  void add_experts(const std::string& path) { add(path + "/experts/expert_.*", 3, 0); }
 
   std::vector<YamlNode> take() { return std::move(rules_); }
 
@@ -71,10 +77,10 @@ class RuleList {
   std::vector<YamlNode> rules_;
 };
 
-void add_layer(const YamlNode& layer, RuleList& rules) {
+void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rules) {
   const auto form = object_form(layer, Category::kLayer);
   const ClassSpec* spec = form ? find_class(Category::kLayer, form->spelled) : nullptr;
-  if (spec == nullptr)
+  if (spec == nullptr || (preset.splits_experts && spec->name != "SparseMoE"))
     return;
   const auto argument = [&](const char* key) -> const YamlNode* {
     return form->args == nullptr ? nullptr : form->args->find(key);
@@ -85,7 +91,9 @@ void add_layer(const YamlNode& layer, RuleList& rules) {
                                : to_snake_case(spec->name) + "(_\\d+)?";
   const YamlNode* bias = argument("use_bias");
   const bool has_bias = bias == nullptr || !bias->is_plain("false");
-  if (is_any(spec->name, {"MultiHeadAttention", "GroupQueryAttention"})) {
+  if (spec->name == "SparseMoE") {
+    preset.splits_experts ? rules.add_experts(path) : rules.add_split_experts(path);
+  } else if (is_any(spec->name, {"MultiHeadAttention", "GroupQueryAttention"})) {
     rules.add_attention(path, has_bias);
   } else if (is_any(spec->name, {"TransformerEncoder", "TransformerDecoder"})) {
     const bool is_encoder = spec->name == "TransformerEncoder";
@@ -151,9 +159,20 @@ const LayoutPreset* find_preset(const YamlNode& named, Diagnostics& diagnostics)
   return nullptr;
 }
 
-// The last axis of the mesh; empty, after an error, where there is only one.
+// `batch_dim_name`, else the first axis.
+std::string batch_axis(const YamlNode& distribution) {
+  const YamlNode* given = distribution.find("batch_dim_name");
+  if (given != nullptr && given->is_scalar() && !given->text.empty())
+    return given->text;
+  const YamlNode* mesh = distribution.find("device_mesh");
+  const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
+  return names != nullptr && !names->children.empty() ? names->children.front().text : "batch";
+}
+
+// The last axis of the mesh. Where there is only one: that one for experts, else empty, after an
+// error.
 std::string model_axis(const YamlNode& distribution, const YamlNode& named,
-                       Diagnostics& diagnostics) {
+                       const LayoutPreset& preset, Diagnostics& diagnostics) {
   const YamlNode* mesh = distribution.find("device_mesh");
   const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
   const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
@@ -163,6 +182,8 @@ std::string model_axis(const YamlNode& distribution, const YamlNode& named,
                                                         shape->text.find('x') != std::string::npos);
   if (has_two && !has_names)
     return "model";  // as a mesh of two axes is named without it
+  if (!has_two && preset.splits_experts)
+    return batch_axis(distribution);
   if (!has_two) {
     diagnostics
         .error(
@@ -174,20 +195,10 @@ std::string model_axis(const YamlNode& distribution, const YamlNode& named,
   return names->children.back().text;
 }
 
-// `batch_dim_name`, else the first axis.
-std::string batch_axis(const YamlNode& distribution) {
-  const YamlNode* given = distribution.find("batch_dim_name");
-  if (given != nullptr && given->is_scalar() && !given->text.empty())
-    return given->text;
-  const YamlNode* mesh = distribution.find("device_mesh");
-  const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
-  return names != nullptr && !names->children.empty() ? names->children.front().text : "batch";
-}
-
 std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribution,
                                   const YamlNode& named, const LayoutPreset& preset,
                                   Diagnostics& diagnostics) {
-  const std::string axis = model_axis(distribution, named, diagnostics);
+  const std::string axis = model_axis(distribution, named, preset, diagnostics);
   const YamlNode* model = root.find("model");
   const YamlNode* layers = model == nullptr ? nullptr : model->find("layers");
   if (axis.empty() || layers == nullptr || !layers->is_list())
@@ -196,16 +207,34 @@ std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribu
     return step_rules(*layers, batch_axis(distribution), axis, named, diagnostics);
   RuleList rules(axis, named.loc);
   for (const YamlNode& layer : layers->children)
-    add_layer(layer, rules);
+    add_layer(layer, preset, rules);
   std::vector<YamlNode> all = rules.take();
   if (all.empty()) {
     diagnostics
         .error("E113", named.loc, fmt::format("`{}` knows no layer of this model", named.text))
         .help(
-            "it splits attention layers, TransformerEncoder, TransformerDecoder, and Dense layers "
-            "named up, gate, down, or as in Keras Hub; `meshtrain suggest` finds other rules");
+            preset.splits_experts
+                ? "it splits the experts of SparseMoE layers; `megatron` splits other layers"
+                : "it splits attention layers, TransformerEncoder, TransformerDecoder, SparseMoE, "
+                  "and Dense layers named up, gate, down, or as in Keras Hub; `meshtrain "
+                  "suggest` finds other rules");
   }
   return all;
+}
+
+// Steps that all devices of the experts' axis compute alike would be computed several times.
+void split_batch_too(YamlNode& distribution, const YamlNode& named, const LayoutPreset& preset) {
+  Diagnostics reported;
+  const std::string batch = batch_axis(distribution);
+  const std::string experts = model_axis(distribution, named, preset, reported);
+  const YamlNode* given = distribution.find("batch_dim_name");
+  if ((given != nullptr && !given->is_null()) || batch == experts)
+    return;
+  YamlNode& axes = distribution.at_or_add("batch_dim_name", named.loc);
+  axes.kind = YamlNode::Kind::kList;
+  axes.explicit_null = false;
+  axes.loc = named.loc;
+  axes.children = {YamlNode::scalar(batch, named.loc), YamlNode::scalar(experts, named.loc)};
 }
 
 }  // namespace
@@ -216,6 +245,8 @@ const std::vector<LayoutPreset>& layout_presets() {
       {"fsdp", "zero: 3, without rules", false, true},
       {"megatron_fsdp", "both", true, true},
       {"context", "splits the steps of embeddings over the last axis", false, false, true},
+      {"expert", "splits the experts of SparseMoE over the last axis, and the batch over both",
+       false, false, false, true},
   };
   return kPresets;
 }
@@ -233,7 +264,8 @@ void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
     if (child.key != "preset")
       own.push_back(std::move(child));
   }
-  if (preset != nullptr && (preset->splits_layers || preset->splits_steps)) {
+  if (preset != nullptr &&
+      (preset->splits_layers || preset->splits_steps || preset->splits_experts)) {
     for (YamlNode& rule : split_rules(root, *distribution, named, *preset, diagnostics)) {
       const bool is_own = std::any_of(own.begin(), own.end(),
                                       [&](const YamlNode& other) { return other.key == rule.key; });
@@ -248,6 +280,8 @@ void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
     map->text.clear();
     map->children = std::move(own);
   }
+  if (preset != nullptr && preset->splits_experts)
+    split_batch_too(*distribution, named, *preset);
   if (preset != nullptr && preset->shards_weights && distribution->find("zero") == nullptr) {
     YamlNode& zero = distribution->at_or_add("zero", named.loc);
     zero.kind = YamlNode::Kind::kScalar;

@@ -14,6 +14,7 @@ struct LayoutPreset {
   bool splits_layers = false;   // attention by heads, feed-forward layers by columns, then by rows
   bool shards_weights = false;  // zero: 3
   bool splits_steps = false;    // embeddings by steps
+  bool splits_experts = false;  // experts, and the batch over the same axis, too
 };
 const std::vector<LayoutPreset>& layout_presets();
 
@@ -21,9 +22,10 @@ const std::vector<LayoutPreset>& layout_presets();
 // key. Call it when blocks are layers and expressions are values. The model axis is the mesh's last
 // one. E113: an unknown preset, a mesh of one axis, or a model without layers that it knows.
 // `context` knows embeddings; the others know attention layers, TransformerEncoder and
-// TransformerDecoder, and Dense layers that are named as in Keras Hub
+// TransformerDecoder, SparseMoE, and Dense layers that are named as in Keras Hub
 // (feedforward_intermediate_dense) or up, gate, down, fc1, fc2. Source: Shoeybi et al.,
-// arXiv:1909.08053, section 3.
+// arXiv:1909.08053, section 3. `expert` knows SparseMoE; it takes a mesh of one axis, too, and
+// makes `batch_dim_name` the batch's axis and the experts' where it is not given.
 void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

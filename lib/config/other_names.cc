@@ -22,6 +22,8 @@ constexpr OtherName kOtherNames[] = {
     {Category::kLayer, "batchnorm batchnorm1d batchnorm2d batchnorm3d syncbatchnorm",
      "write `BatchNormalization`"},
     {Category::kLayer, "layernorm", "write `LayerNormalization`"},
+    {Category::kLayer, "moe mixtureofexperts mixtralsparsemoeblock sparsemoeblock",
+     "write `SparseMoE: {num_experts: N, intermediate_dim: M}`"},
     {Category::kLayer, "groupnorm", "write `GroupNormalization: {groups: N}`"},
     {Category::kLayer, "instancenorm instancenorm1d instancenorm2d instancenorm3d",
      "write `GroupNormalization: {groups: -1}`"},

@@ -45,8 +45,8 @@ const Section& distribution_section() {
            "mesh axis (or axes) of the batch; the first when null"),
        section("device_mesh", &S::mesh, mesh_section(), "the grid of devices"),
        map_of("layout_map", ValueKind::kLayout,
-              "variable path or pattern -> layout; or `megatron`, `fsdp`, `megatron_fsdp` or "
-              "`context`, alone or as `preset` beside own rules"),
+              "variable path or pattern -> layout; or `megatron`, `fsdp`, `megatron_fsdp`, "
+              "`context` or `expert`, alone or as `preset` beside own rules"),
        key("layout_match", &S::layout_match, "whether a pattern must match the whole path"),
        key("reductions", &S::reductions,
            "fixed: in device order, the same bits on any number of processes; fast: as is "

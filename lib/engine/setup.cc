@@ -177,8 +177,13 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   if (!data_fit) {
     diagnostics.throw_if_errors();
   }
+  expert_pins_ = place_expert_pins(*model_, layouts_.weights, distribution_.batch_axes);
+  std::map<std::string, Sharding> pins = layouts_.pins;
+  for (const PlacedPin& placed : expert_pins_) {
+    pins[placed.key] = layout_of(placed, distribution_.batch_axes);
+  }
   graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
-                                         layouts_.pins, diagnostics);
+                                         std::move(pins), diagnostics);
   diagnostics.throw_if_errors();
   std::vector<Variable> variables = graphs_->variables();
   AxisMask batch_mask = 0;
@@ -187,8 +192,11 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   }
   std::vector<Sharding> user = layouts_.weights;
   user.resize(variables.size());
-  assign_layouts(variables, user, {batch_mask, distribution_.zero, distribution_.zero_axes},
-                 mesh());
+  LayoutOptions options{batch_mask, distribution_.zero, distribution_.zero_axes};
+  for (const Weight* weight : model_->weights()) {
+    options.expert_dims.push_back(weight->expert_dim);
+  }
+  assign_layouts(variables, user, options, mesh());
   graphs_->set_variables(std::move(variables));
   check_step_order();
   add_caches();
@@ -375,6 +383,9 @@ Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
     if (!sharding.dims.empty() && rows % mesh().size_of(sharding.dims[0]) != 0) {
       sharding.dims[0].clear();
     }
+  }
+  for (const PlacedPin& placed : expert_pins_) {
+    options.propagate.pins[placed.key] = layout_of(placed, options.propagate.batch_axes);
   }
   return meshtrain::compile(global_graph(kind, batch), mesh(), options);
 }

@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "engine/distribution.h"
+#include "engine/expert_pins.h"
 #include "engine/step_graph.h"
 #include "mesh/mesh_part.h"
 #include "passes/incremental.h"
@@ -87,6 +88,7 @@ class Setup {
   std::unique_ptr<StepGraphs> graphs_;
   LayoutMap layout_map_;  // layouts_ points into its rules
   ResolvedLayouts layouts_;
+  std::vector<PlacedPin> expert_pins_;
   Diagnostics warnings_;
 };
 

@@ -25,6 +25,7 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                dot_layers,
                                attention_layers,
                                score_attention_layers,
+                               mixture_layers,
                                position_layers,
                                lambda_layers,
                                conv_layers,

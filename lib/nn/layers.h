@@ -33,6 +33,7 @@ std::vector<LayerEntry> application_layers();          // application_layers.cc
 std::vector<LayerEntry> wrapper_layers();              // wrappers.cc
 std::vector<LayerEntry> score_attention_layers();      // score_attention.cc
 std::vector<LayerEntry> transformer_layers();          // transformer_blocks.cc
+std::vector<LayerEntry> mixture_layers();              // sparse_moe.cc
 std::vector<LayerEntry> position_layers();             // positions.cc
 std::vector<LayerEntry> conv_layers();                 // conv.cc
 std::vector<LayerEntry> conv_transpose_layers();       // conv_transpose.cc

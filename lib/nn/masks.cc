@@ -38,6 +38,7 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "AdditiveAttention",
                                          "TransformerEncoder",
                                          "TransformerDecoder",
+                                         "SparseMoE",
                                          "TimeDistributed"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",

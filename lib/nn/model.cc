@@ -369,7 +369,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}};
+    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}, {}, {}};
     context.head_tail = head_tail;
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
@@ -388,6 +388,14 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
         penalties->push_back(
             add_activity_penalty(builder, config->arg("activity_regularizer").object(), part));
       }
+    };
+    context.add_loss = [&](ValueId loss) {
+      if (penalties != nullptr) {
+        penalties->push_back(loss);
+      }
+    };
+    context.pin = [&](std::string_view key, ValueId value) {
+      return pinned ? pinned(fmt::format("{}/{}", layer.name, key), value) : value;
     };
     layer.use = call.use;
     std::vector<ValueId> arguments, input_masks;

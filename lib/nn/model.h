@@ -29,6 +29,19 @@ struct Weight {
   Initializer initializer;
   // Keras 3 regularizers.py and constraints.py; null: none.
   std::shared_ptr<const ConfigObject> regularizer = nullptr, constraint = nullptr;
+  // The dimension that counts experts: its layout holds in products, too, over the batch's axes.
+  int expert_dim = kNone;
+};
+
+// A value of a layer with experts whose layout follows from that of the experts' weights: their
+// axes split `expert_dim`, the batch's other axes `batch_dim`. Without an `expert_dim` all axes of
+// the batch split `batch_dim`.
+struct ExpertPin {
+  std::string key;  // behind the layer's name: "experts/hidden"
+  size_t rank = 0;
+  int batch_dim = 0;
+  int expert_dim = kNone;
+  bool only_moves = false;  // needed only where experts and batch share an axis
 };
 
 // One use of a layer, as the config writes it.
@@ -61,6 +74,10 @@ struct CallContext {
   std::function<void(ValueId value)> also;
   // An output of a part of the layer, which the argument activity_regularizer may penalize.
   std::function<void(ValueId part)> regularize;
+  // Takes a scalar that is added to the loss, as Keras' add_loss.
+  std::function<void(ValueId loss)> add_loss;
+  // The value under the layout of the ExpertPin with that key; the value itself where it has none.
+  std::function<ValueId(std::string_view key, ValueId value)> pin;
   // Above 1: steps come in the head-tail order of so many shards (base/head_tail.h).
   int64_t head_tail = 1;
 };
@@ -90,6 +107,8 @@ class Layer {
   virtual bool makes_mask() const { return false; }
   virtual ValueId make_mask(CallContext&, std::span<const ValueId>) const { return kNone; }
   virtual size_t masked_input() const { return 0; }
+  // What `call` pins.
+  virtual std::vector<ExpertPin> expert_pins() const { return {}; }
   // The arguments as configured; null for a layer that keeps none.
   virtual const ConfigObject* config() const { return nullptr; }
 
@@ -154,9 +173,10 @@ class Model {
   int64_t num_params(bool trainable_only = false) const;
 
   // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is
-  // called with "<layer path>/output" and the value after every layer and returns the value to use
-  // (the pin, or the value itself). Returns the outputs. `penalties`, when given, receives the
-  // scalars that regularizers add to the loss; `updates`, beside weights(), the values that layers
+  // called with "<layer path>/output" and the value after every layer, and with the keys of
+  // expert_pins(), and returns the value to use (the pin, or the value itself). Returns the
+  // outputs. `penalties`, when given, receives the scalars that regularizers and layers add to the
+  // loss; `updates`, beside weights(), the values that layers
   // give their moving averages in a training step, kNone elsewhere; `masks` those of the outputs.
   // `head_tail`: CallContext.
   std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,

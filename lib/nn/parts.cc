@@ -41,7 +41,17 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   Builder& b = context.builder;
   const Layer& layer = *part.layer;
   const Builder::Scope scope = b.scope(part.name);
-  CallContext own{b, context.training, context.step, context.seed, layer.dtype, {}, {}, masks, {},
+  CallContext own{b,
+                  context.training,
+                  context.step,
+                  context.seed,
+                  layer.dtype,
+                  {},
+                  {},
+                  masks,
+                  {},
+                  {},
+                  context.add_loss,
                   {}};
   own.head_tail = context.head_tail;
   own.weight = [&](int index) {
@@ -51,6 +61,7 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   };
   own.update = [&](int index, ValueId value) { context.update(part.first_weight + index, value); };
   own.regularize = [](ValueId) {};
+  own.pin = [](std::string_view, ValueId value) { return value; };
   own.also = [&](ValueId value) {
     if (further != nullptr) {
       further->push_back(value);

@@ -101,9 +101,10 @@ class Cell : public ConfiguredLayer {
                     {"activation", scan_activation(config_, "activation")},
                     {"recurrent_activation", scan_activation(config_, "recurrent_activation")},
                     {"has_mask", int64_t{mask != kNone}},
-                    {"has_drop", int64_t{drop != kNone}}});  // of all steps: h, and c of LSTM
-    for (const ValueId state : states) {
-      context.also(state);
+                    {"has_drop", int64_t{drop != kNone}},
+                    {"keeps_gates", int64_t{gates() > 1}}});  // of all steps: h, and c of LSTM
+    for (size_t i = 0; i < num_states(); ++i) {
+      context.also(states[i]);
     }
     return states[0];
   }

@@ -34,13 +34,18 @@ Sharding without_axes(const Sharding& sharding, AxisMask axes) {
 }
 
 VariableLayout weight_layout(const Sharding& user, const Shape& shape, const LayoutOptions& options,
-                             const DeviceMesh& mesh) {
-  const Sharding compute = without_axes(user, options.batch_axes);
+                             int expert_dim, const DeviceMesh& mesh) {
+  Sharding compute = without_axes(user, options.batch_axes);
+  AxisList zero_axes = options.zero_axes;
+  if (expert_dim != kNone) {
+    const AxisList& experts = user.dims[static_cast<size_t>(expert_dim)];
+    compute.dims[static_cast<size_t>(expert_dim)] = experts;
+    erase_if(zero_axes, [&](int axis) { return (mask_of(experts) >> axis & 1) != 0; });
+  }
   if (compute != user) {  // the user shards over the batch axis: FSDP of this variable
     return {user, compute, user, user};
   }
-  const Sharding zero =
-      options.zero == 0 ? user : add_zero_axes(user, shape, options.zero_axes, mesh);
+  const Sharding zero = options.zero == 0 ? user : add_zero_axes(user, shape, zero_axes, mesh);
   return {options.zero >= 3 ? zero : user, compute, zero, zero};
 }
 
@@ -51,7 +56,8 @@ void assign_layouts(std::span<Variable> variables, std::span<const Sharding> lay
   for (size_t i = 0; i < variables.size(); ++i) {
     Variable& variable = variables[i];
     if (variable.role == VariableRole::kWeight) {
-      variable.layout = weight_layout(layouts[i], variable.shape, options, mesh);
+      const int expert_dim = i < options.expert_dims.size() ? options.expert_dims[i] : kNone;
+      variable.layout = weight_layout(layouts[i], variable.shape, options, expert_dim, mesh);
       if (!variable.trainable) {  // no gradient, no state: nothing to split further
         variable.layout.grad = variable.layout.state = variable.layout.storage;
       }

@@ -7,8 +7,9 @@
 //
 // L is the user's layout without the batch axes, Z adds the zero axes to it; the compute layout is
 // always L. A user layout that names a batch axis itself requests FSDP of that variable: then Z is
-// the user's layout as written. Level 1 reduces gradients when the update needs them. Level 2
-// reduces them as soon as they exist, so that fewer are alive at once.
+// the user's layout as written. The dimension of experts is the exception: its axes stay in every
+// layout, and Z adds the zero axes that are left. Level 1 reduces gradients when the update needs
+// them. Level 2 reduces them as soon as they exist, so that fewer are alive at once.
 #pragma once
 
 #include "ir/graph.h"
@@ -19,6 +20,8 @@ struct LayoutOptions {
   AxisMask batch_axes = 0;
   int zero = 0;
   AxisList zero_axes;
+  // Beside the variables: the dimension that counts experts, kNone or left out for others.
+  std::vector<int> expert_dims = {};
 };
 
 // `layouts[i]` is the resolved user layout of variables[i] (weights; ignored for others).

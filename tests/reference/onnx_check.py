@@ -24,7 +24,8 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 CONFIGS = GOLDEN.parent.parent.parent / "configs"
 # MLPs, convnets, a ResNet-20, GPTs and an LSTM, each with a limit of its ids.
 NETWORKS = {"keras_guide_data_parallel": 7, "mirrored_mlp": 7, "jax_guide_convnet": 7, "mnist_convnet": 7, "cifar_resnet": 7,
-            "vit_small": 7, "nanogpt_shakespeare": 40, "llama_tiny": 40, "char_lstm_shakespeare": 40, "char_mlp": 40}
+            "vit_small": 7, "nanogpt_shakespeare": 40, "llama_tiny": 40, "moe_tiny": 40,
+            "char_lstm_shakespeare": 40, "char_mlp": 40}
 ALLOWED = 1e-5
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int32)": np.int32, "tensor(bool)": bool,
          "tensor(uint8)": np.uint8}

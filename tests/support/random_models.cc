@@ -124,6 +124,11 @@ const Entries kStepLayers = {
     "Dense: {units: 4}|TransformerEncoder: {intermediate_dim: 6, num_heads: 2, dropout: 0.2}",
     "Dense: {name: a@, units: 4}|TransformerDecoder: {intermediate_dim: 6, num_heads: 2, dropout: "
     "0.2, normalize_first: true, inputs: [a@, a@]}",
+    "Dense: {units: 4}|Dropout: 0.2|SparseMoE: {num_experts: 4, intermediate_dim: 6}",
+    "Dense: {units: 4}|SparseMoE: {num_experts: 2, intermediate_dim: 4, top_k: 1}|SparseMoE: "
+    "{num_experts: 4, intermediate_dim: 3, capacity_factor: 0.75}",
+    "Masking: {mask_value: 0.5}|SparseMoE: {num_experts: 3, intermediate_dim: 4, capacity_factor: "
+    "1}",
     "Masking: {mask_value: 0.5}",
     "ActivityRegularization: {l1: 0.1, l2: 0.2}",
     "SimpleRNN: {units: 4, return_sequences: true, activation: relu}",

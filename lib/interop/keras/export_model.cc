@@ -61,6 +61,9 @@ const ClassSpec& class_of(const ConfigObject& object, Category category) {
   if (category == Category::kMetric && spec->name == "BitsPerByte") {
     refuse_export("metric `BitsPerByte`", "a metric that Keras does not have");
   }
+  if (category == Category::kLayer && spec->name == "SparseMoE") {  // within another layer
+    refuse_export("layer `SparseMoE`", "a layer that Keras does not have");
+  }
   return *spec;
 }
 
@@ -176,6 +179,10 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "boundaries that come from the training data, not from `bin_boundaries`,");
+    }
+    if (found->second->class_name == "SparseMoE") {
+      refuse_export(fmt::format("layer `{}`", call.name),
+                    "`SparseMoE`, which neither Keras nor Keras Hub has as a layer of its own,");
     }
     objects_.push_back(found->second);
   }

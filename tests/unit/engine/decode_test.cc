@@ -50,6 +50,12 @@ constexpr const char* kLlama = R"(
     - Add: {inputs: [s, down]}
     - Dense: {units: 11}
 )";
+constexpr const char* kMixture = R"(
+    - TokenAndPositionEmbedding: {vocabulary_size: 11, sequence_length: 12, embedding_dim: 8}
+    - TransformerDecoder: {intermediate_dim: 16, num_heads: 2, normalize_first: true}
+    - SparseMoE: {num_experts: 4, intermediate_dim: 6}
+    - Dense: {units: 11}
+)";
 constexpr const char* kMasked = R"(
     - Embedding: {name: e, input_dim: 11, output_dim: 8, mask_zero: true}
     - SinePositionEncoding: {name: p}
@@ -178,7 +184,7 @@ std::string obstacle_of(const std::string& layers) {
 
 TEST_CASE("steps with caches have the logits of the whole forward pass") {
   const std::vector<int64_t> singles(kLength, 1);
-  for (const char* layers : {kGpt, kLlama, kMasked, kDocuments, kRecurrent}) {
+  for (const char* layers : {kGpt, kLlama, kMixture, kMasked, kDocuments, kRecurrent}) {
     CAPTURE(layers);
     for (const char* mesh : {"[1, 1]", "[2, 2]", "[4, 1]", "[1, 2]"}) {
       CAPTURE(mesh);

@@ -184,9 +184,10 @@ Tensors run_case(const Json& c, const Model& model, const DTypePolicy& policy, B
     parameters.push_back(b.parameter(static_cast<int>(w)));
   }
   const bool training = c.contains("call") && c["call"].value("training", false);
-  std::vector<ValueId> updates;
-  const ValueId output = model.apply(b, inputs, parameters, training, b.constant(3, DType::kInt64),
-                                     0, nullptr, nullptr, &updates)[0];
+  std::vector<ValueId> updates, penalties;
+  const ValueId output =
+      model.apply(b, inputs, parameters, training, b.constant(3, DType::kInt64), 0, nullptr,
+                  c.contains("added_loss") ? &penalties : nullptr, &updates)[0];
   b.output("output", output);
   std::vector<ValueId> wrt = parameters;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -194,7 +195,12 @@ Tensors run_case(const Json& c, const Model& model, const DTypePolicy& policy, B
       wrt.push_back(inputs[i]);
     }
   }
-  const std::vector<ValueId> slopes = gradients(b, b.reduce_sum_all(b.mul(output, cotangent)), wrt);
+  ValueId loss = b.reduce_sum_all(b.mul(output, cotangent));
+  for (const ValueId penalty : penalties) {
+    b.output("added_loss", penalty);
+    loss = b.add(loss, penalty);
+  }
+  const std::vector<ValueId> slopes = gradients(b, loss, wrt);
   for (size_t i = parameters.size(); i < wrt.size(); ++i) {
     if (slopes[i] != kNone) {  // else only the shape of the input counts
       b.output(gradient_name(i - parameters.size()), slopes[i]);
@@ -250,6 +256,11 @@ void check_golden(const Json& c, const Model& model, const Tensors& results, dou
     CHECK(dtype_name(results.at("output").dtype()) == c["output_dtype"].get<std::string>());
   }
   check_tensor(results.at("output"), c["output"], tolerance);
+  if (c.contains("added_loss")) {
+    const double expected = c["added_loss"].get<double>();
+    const auto found = results.find("added_loss");
+    CHECK(std::abs((found == results.end() ? 0 : found->second.at(0)) - expected) <= tolerance);
+  }
   const Json slopes = c.value("input_gradients", Json::array());
   for (size_t i = 0; i < slopes.size(); ++i) {
     CAPTURE(i);
@@ -316,9 +327,10 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
   // crops; the mask of Masking is in nn/masks_test.cc.
   std::set<std::string> seen = {"Call",          "Input",    "Masking", "RandomCrop",     "Repeat",
                                 "SimpleRNNCell", "LSTMCell", "GRUCell", "StackedRNNCells"};
-  for (const char* name : {"layers", "layers_convolution", "layers_pooling", "layers_spatial",
-                           "layers_normalization", "layers_augmentation", "layers_attention",
-                           "layers_recurrent", "layers_wrappers", "layers_operations"}) {
+  for (const char* name :
+       {"layers", "layers_convolution", "layers_pooling", "layers_spatial", "layers_normalization",
+        "layers_augmentation", "layers_attention", "layers_mixture", "layers_recurrent",
+        "layers_wrappers", "layers_operations"}) {
     const Json json = golden_json(std::string("keras/") + name);
     for (const Json& c : json["cases"]) {
       seen.insert(c["class_name"].get<std::string>());
@@ -349,6 +361,9 @@ TEST_CASE("image augmentation by a given amount is Keras'") {
 }
 TEST_CASE("layers of attention and positions are Keras' and Keras Hub's") {
   CHECK(check_file("layers_attention").size() == 13);
+}
+TEST_CASE("mixtures of experts are Keras Hub's, and with capacities what a loop over steps gives") {
+  CHECK(check_file("layers_mixture").size() == 1);
 }
 TEST_CASE("recurrent layers are Keras'") {
   CHECK(check_file("layers_recurrent").size() == 6);
