@@ -16,7 +16,7 @@ namespace {
 
 const std::string kTokenizers = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/";
 
-std::string play_text() {
+std::string citizens_text() {
   std::string text;
   for (int i = 0; i < 20; ++i) {
     text += "First Citizen:\nBefore we proceed any further, hear me speak.\nAll:\nSpeak, speak.\n";
@@ -70,7 +70,7 @@ Result trained(const TemporaryFolder& folder, std::vector<std::string> words) {
 
 TEST_CASE("a masked language model learns, on each mesh alike, and a killed run hides the same") {
   const TemporaryFolder folder;
-  folder.write("t.txt", play_text());
+  folder.write("t.txt", citizens_text());
   folder.write("c.yaml", kMasked);
   trained(folder, {"c.yaml", "-o", "whole"});
   const std::vector<double> expected = losses(folder, "whole");
@@ -101,7 +101,7 @@ TEST_CASE("a masked language model learns, on each mesh alike, and a killed run 
 
 TEST_CASE("a language model of lines: trained, evaluated and continued from the run alone") {
   const TemporaryFolder folder;
-  folder.write("lines.txt", play_text());
+  folder.write("lines.txt", citizens_text());
   folder.write("more.txt", "All:\nSpeak, speak.\n");
   std::filesystem::copy(kTokenizers + "gpt2", folder.path() + "/gpt2",
                         std::filesystem::copy_options::recursive);
@@ -149,7 +149,7 @@ TEST_CASE("a classifier of a column of texts: trained on a table, and predicts a
     table += i % 2 == 0 ? "\"Before we proceed, hear me speak\",good\n" : "First Citizen,bad\n";
   }
   folder.write("reviews.csv", table);
-  folder.write("new.csv", "review\nhear me speak\nthe First Citizen\n");
+  folder.write("new.csv", "review\n\"Before we proceed, hear me speak\"\nFirst Citizen\n");
   std::filesystem::copy(kTokenizers + "bert_files", folder.path() + "/bert",
                         std::filesystem::copy_options::recursive);
   folder.write("c.yaml", R"(
@@ -192,7 +192,7 @@ seed: 3
 
 TEST_CASE("head_tail changes neither losses nor predictions nor texts") {
   const TemporaryFolder folder;
-  folder.write("t.txt", play_text());
+  folder.write("t.txt", citizens_text());
   folder.write("c.yaml", R"(
 dtype_policy: float64
 distribution: {type: ModelParallel, device_mesh: {shape: [1, 2], axis_names: [data, seq]}, layout_map: context}
