@@ -238,6 +238,17 @@ def masked():
     return model
 
 
+def translated():
+    """An encoder whose only state begins a decoder of another input."""
+    source, target = keras.Input((5, 3), name="source"), keras.Input((4, 2), name="target")
+    _, state = L.GRU(4, return_state=True)(source)
+    y = L.GRU(4, return_sequences=True, go_backwards=True)(target, initial_state=state)
+    z = L.SimpleRNN(4)(y, initial_state=state)
+    model = keras.Model([source, target], [L.Dense(3, activation="softmax")(y), z])
+    model.compile("adam", "mse")
+    return model
+
+
 def filmed():
     """Images in time: states that begin another layer, both directions, channels first."""
     x = keras.Input((4, 5, 6, 2))
@@ -267,7 +278,7 @@ def spectral():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral]
+          hub, wrapped, masked, stacked, filmed, spectral, translated]
 
 
 def fill(model, seed):

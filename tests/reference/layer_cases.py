@@ -39,6 +39,8 @@ def core():
         case("Discretization", [3, 4], {"bin_boundaries": [-1.0, 0.25, 1.5], "output_mode": "count"}),
         case("Discretization", [3, 1], {"bin_boundaries": [0.5], "output_mode": "one_hot"}),
         case("Discretization", [2, 3], {"bin_boundaries": [-0.5, 0.5], "output_mode": "one_hot"}),
+        case("CategoryEncoding", [2, 3, 4], {"num_tokens": 5, "output_mode": "count"}, integers=5),
+        case("Discretization", [2, 3, 4], {"bin_boundaries": [-0.5, 0.5], "output_mode": "multi_hot"}),
         *spectrograms(),
         case("Identity", [2, 3]),
         case("ActivityRegularization", [2, 3], {"l1": 0.25, "l2": 0.5}),
