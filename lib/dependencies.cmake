@@ -101,6 +101,9 @@ if(MESHTRAIN_SHARED)
 else()
   find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc)
 endif()
+# Models of SentencePiece, for the tokenizers of Llama 2 and T5; without it these are refused.
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece)
 # Its header only: the library is loaded by `data fetch`.
 find_path(CURL_INCLUDE_DIR curl/curl.h)
 meshtrain_need(CURL_INCLUDE_DIR libcurl4-openssl-dev)

@@ -24,6 +24,7 @@ packages="
   libpcre2-dev
   libpng-dev
   libprotobuf-dev
+  libsentencepiece-dev
   libssl-dev
   libturbojpeg0-dev
   libutf8proc-dev

@@ -67,8 +67,9 @@ IGNORED = re.compile(r"tests/(golden|fuzz/corpus|bench/results|errors/.*\.(txt|y
                      r"tests/words_test\.py$|.*/__pycache__/")
 # Another sense: (pattern of the path, word, reason).
 ALLOWED = [
-    (r"lib/data/(tokenizer/.*|CMakeLists\.txt|README\.md)|tests/unit/data/tokenizer_test\.cc|(configs/)?README\.md$|"
-     r"tests/reference/tokenizers_golden\.py", "piece",
+    (r"lib/data/(tokenizer/.*|sentencepiece/.*|CMakeLists\.txt|README\.md)|lib/dependencies\.cmake|"
+     r"tests/unit/data/tokenizer_test\.cc|(configs/|tests/reference/)?README\.md$|"
+     r"tests/reference/(tokenizers|sentencepiece)_golden\.py", "piece",
      "WordPiece and SentencePiece"),
     (r"app/subcommands/inspect\.cc$|lib/checkpoint/(format\.(h|cc)|part\.cc)$|tests/(fuzz/bombs|e2e/resume)_test\.cc$", "pieces",
      "the key in manifest.json"),

@@ -9,6 +9,7 @@
 #include "base/durable_file.h"
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "base/text_lines.h"
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "output.h"
@@ -54,14 +55,8 @@ std::vector<std::string_view> documents_of(std::string_view text, bool by_line) 
     return {text};
   }
   std::vector<std::string_view> out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    line.remove_suffix(line.ends_with('\r') ? 1 : 0);
-    if (!line.empty()) {
-      out.push_back(line);
-    }
-    at = end + 1;
+  for (const TextLine& line : text_lines(text)) {
+    out.push_back(line.text);
   }
   return out;
 }

@@ -149,7 +149,8 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
 int run_export(const ExportOptions& options, Invocation&) {
   const Format format = format_of(options);
   const ModelSource source = options.config.source(options.weights, false);
-  const Config config = load_config(source.load);
+  Config config = load_config(source.load);
+  config.data.head_tail.value = 1;  // other programs take steps in order
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), options.quiet);
   const std::string weights =

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/text_lines.h"
 #include "config/source_classes.h"
 #include "data/text_codec.h"
 #include "data/tokenizer/tokenizer.h"
@@ -36,16 +37,6 @@ bool is_stdout(const GenerateOptions& options) {
   return options.output_file.empty() || options.output_file == "-";
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines = split(text, '\n');
-  for (std::string& line : lines) {
-    if (line.ends_with('\r'))
-      line.pop_back();
-  }
-  lines.erase(std::remove(lines.begin(), lines.end(), ""), lines.end());
-  return lines;
-}
-
 std::vector<std::string> prompts_of(const GenerateOptions& options) {
   std::vector<std::string> prompts = options.prompts;
   if (!options.input.empty()) {
@@ -53,8 +44,8 @@ std::vector<std::string> prompts_of(const GenerateOptions& options) {
         options.input == "-"
             ? read_file("/dev/stdin", kMaxPromptBytes)
             : read_file(open_input(options.input, "E300", "E300").path(), kMaxPromptBytes);
-    for (std::string& line : lines_of(text))
-      prompts.push_back(std::move(line));
+    for (const TextLine& line : text_lines(text))
+      prompts.emplace_back(line.text);
   }
   if (prompts.empty()) {
     refuse("E140",
@@ -75,7 +66,8 @@ std::unique_ptr<TextCodec> codec_of(const GenerateOptions& options, const Config
   }
   LearnedPtr learned = learned_for(model, config);
   std::unique_ptr<TextCodec> codec;
-  if (!learned && options_if<TextOptions>(*config.data.train))
+  if (!learned &&
+      (options_if<TextOptions>(*config.data.train) || options_if<LinesOptions>(*config.data.train)))
     learned = load_dataset(*config.data.train, config.data).learned;
   codec = text_codec(*config.data.train, learned);
   if (codec == nullptr) {
@@ -119,12 +111,12 @@ DataSpec spec_of(const Setup& setup, const GenerationModel& model) {
 }
 
 GenerationRequest request_of(const GenerateOptions& options, const Config& config,
-                             int64_t num_ids) {
+                             const TextCodec& codec, int64_t num_ids) {
   GenerationRequest request;
   request.sampler = sampler_of(options);
   request.seed = config.seed.value;
   request.num_ids = num_ids;
-  request.stop_ids = document_end(config.data);
+  request.stop_ids = document_end(config.data, codec);
   request.before_step = [] { throw_if_stopped("the ids so far"); };
   return request;
 }
@@ -177,6 +169,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   check_options(options);
   const ModelSource model = options.config.source(options.weights, false);
   Config config = load_config(model.load);
+  config.data.head_tail.value = 1;  // a text is read in order
   config.fit.batch_size.value = 0;  // that of training may not fit the mesh; rows take its place
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
@@ -197,7 +190,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
     prompts = encoded_prompts(prompts_of(options), *codec, facts.num_ids);
   });
   ContinuedTexts texts(options.texts, prompts, *codec,
-                       request_of(options, config, std::min(facts.num_ids, codec->size())));
+                       request_of(options, config, *codec, std::min(facts.num_ids, codec->size())));
   facts = generation_model(setup, std::max<int64_t>(texts.longest(), 2));
   EngineOptions engine_options = options.engine.options(invocation);
   engine_options.decode = {texts.rows_at_once(), facts.inputs,

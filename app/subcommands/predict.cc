@@ -6,6 +6,7 @@
 #include "checkpoint/restore.h"
 #include "config/source_like.h"
 #include "data/input_source.h"
+#include "data/step_order.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
@@ -119,6 +120,9 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   std::vector<HostTensor> outputs;
   try {
     outputs = trainer.predict(dataset, evaluated_batch_size(config));
+    for (HostTensor& output : outputs) {
+      output = restore_steps(std::move(output), config.data.head_tail);
+    }
   } catch (...) {
     console.interrupt();
     throw;

@@ -148,6 +148,7 @@ struct CrossEntropyShape {
 };
 
 // A recurrent cell over time (ir/ops/rnn.cc). Activations: of the new content, and of the gates.
+// Cells with pixels have a recurrent kernel (window..., units, columns), else (units, columns).
 enum class RnnCell : uint8_t { kSimple, kLstm, kGru, kGruResetAfter };
 enum class RnnActivation : uint8_t {
   kTanh,
@@ -170,21 +171,29 @@ struct RnnShape {
   RnnCell cell = RnnCell::kSimple;
   RnnActivation activation = RnnActivation::kTanh, recurrent = RnnActivation::kSigmoid;
   int64_t batch = 0, steps = 0, units = 0;
+  std::array<int64_t, 3> space{1, 1, 1}, window{1, 1, 1};
 
   int64_t columns() const {
     return units * (cell == RnnCell::kSimple ? 1 : cell == RnnCell::kLstm ? 4 : 3);
   }
-  MESHTRAIN_FIELDS(dtype, cell, activation, recurrent, batch, steps, units);
+  int64_t gate_columns() const {  // of what a step keeps for the gradient
+    return cell == RnnCell::kGruResetAfter ? 4 * units : columns();
+  }
+  int64_t pixels() const { return space[0] * space[1] * space[2]; }
+  int64_t kernel_elements() const { return window[0] * window[1] * window[2] * units * columns(); }
+  // Of all batch items and pixels: a state, at one step.
+  int64_t state_elements() const { return batch * pixels() * units; }
+  MESHTRAIN_FIELDS(dtype, cell, activation, recurrent, batch, steps, units, space, window);
 };
 
 // Arrays of a recurrent cell; null: the cell has none, or the pass does not use it.
 struct RnnArrays {
   const std::byte *x = nullptr, *kernel = nullptr, *h0 = nullptr, *c0 = nullptr, *bias = nullptr;
   const std::byte *mask = nullptr, *drop = nullptr;
-  std::byte *h = nullptr, *c = nullptr;  // results; operands of the gradient
+  std::byte *h = nullptr, *c = nullptr, *gates = nullptr;  // results; operands of the gradient
   const std::byte *dh = nullptr, *dc = nullptr;
   std::byte *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *extra = nullptr;
-  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, drop, h, c, dh, dc, dx, dh0, dc0, extra);
+  MESHTRAIN_FIELDS(x, kernel, h0, c0, bias, mask, drop, h, c, gates, dh, dc, dx, dh0, dc0, extra);
 };
 
 }  // namespace meshtrain

@@ -85,6 +85,9 @@ Json tables_json(const std::map<std::string, ColumnTable>& tables) {
                    {"weights", std::move(weights)},
                    {"boundaries", std::move(boundaries)},
                    {"length", table.length}});
+    if (!table.tokenizer.empty()) {
+      out.back()["tokenizer"] = table.tokenizer;
+    }
   }
   return out;
 }
@@ -188,6 +191,7 @@ class Lists {
       table.boundaries.push_back(number_of(boundary));
     }
     table.length = entry.integer("length");
+    table.tokenizer = entry.has("tokenizer") ? entry.text("tokenizer") : "";
     out_.csv.tables[parse_text(entry.at("column"), path_)] = std::move(table);
   }
 

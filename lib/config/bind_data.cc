@@ -161,9 +161,13 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
             .help("write it in `preprocessing` of the source `csv`");
         continue;
       }
+      if (const auto& check = class_of_object(Category::kTransform, entry.object()).check) {
+        check({entry.object(), config, tree, diagnostics});
+      }
       out.transform.push_back(entry.object());
     }
   }
+  out.seed = config.seed;
   bind_cache(data.field("cache"), folder, out, diagnostics);
   check_random_split(config, diagnostics);
 }

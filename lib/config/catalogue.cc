@@ -69,11 +69,9 @@ const CategoryEntry& entry_of(Category category) {
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
-    "SpectralNormalization "
-    "ConvLSTM1D ConvLSTM2D ConvLSTM3D "
     "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
-    "MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
+    "StringLookup IntegerLookup "
     "Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
     "",

@@ -37,6 +37,22 @@ inline Args with_function(Args args) {
 inline Spec seed_arg() {
   return integer("seed", "null", "own seed; the config's when null");
 }
+// Of short-time Fourier transforms.
+inline Spec stft_window_arg() {
+  return choice("window",
+                {"boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris", "flattop",
+                 "bartlett", "triang", "cosine"},
+                "hann", "factor on the samples, by SciPy's name")
+      .nullable();
+}
+inline Spec stft_scaling_arg() {
+  return choice("scaling", {"density", "spectrum"}, "density",
+                "divided by the window's L2 or L1 norm")
+      .nullable();
+}
+inline Spec stft_periodic_arg() {
+  return boolean("periodic", "false", "the window of a signal that repeats");
+}
 inline Spec from_logits() {
   return boolean("from_logits", "false", "predictions are logits, not probabilities");
 }

@@ -91,6 +91,49 @@ std::vector<ClassSpec> activations() {
   };
 }
 
+Spec size(const char* name, const char* default_text, const char* help) {
+  return integer(name, default_text, help).least(1).most(kMaxSize);
+}
+
+ClassSpec stft_spectrogram() {
+  return layer_class(
+      "STFTSpectrogram", "Fourier transforms of windows of a signal, by kernels that may train",
+      {choice(
+           "mode", {"log", "magnitude", "psd", "real", "imag", "stft"}, "log",
+           "what the output is: log of the magnitude, magnitude, power, or parts of the transform"),
+       size("frame_length", "256", "samples of a window"),
+       size("frame_step", "null",
+            "samples from window to window; half of `frame_length` when null"),
+       size("fft_length", "null",
+            "twice the bands but one; the next power of two from `frame_length` on when null"),
+       stft_window_arg(), stft_periodic_arg(), stft_scaling_arg(),
+       choice("padding", {"valid", "same"}, "valid",
+              "same: as many windows as steps fit the input"),
+       boolean("expand_dims", "false",
+               "channels as a dimension of their own, for layers of images"),
+       data_format_arg()});
+}
+
+ClassSpec mel_spectrogram() {
+  return layer_class(
+      "MelSpectrogram", "the power of windows of a signal by bins of the mel scale",
+      {integer("fft_length", "2048", "samples of a Fourier transform").least(2).most(65536),
+       size("sequence_stride", "512", "samples from window to window"),
+       size("sequence_length", "null", "samples of a window; `fft_length` when null"),
+       choice("window", {"hann", "hamming"}, "hann", "factor on the samples").nullable(),
+       size("sampling_rate", "16000", "samples of a second"),
+       size("num_mel_bins", "128", "bins of the output"),
+       number("min_freq", "20.0", "where the first bin begins, in hertz").least(0),
+       number("max_freq", "null", "where the last bin ends; half of `sampling_rate` when null")
+           .above(0),
+       boolean("power_to_db", "true", "decibels, not power"),
+       number("top_db", "80.0", "decibels below the largest value at which the output ends")
+           .least(0),
+       number("mag_exp", "2.0", "exponent of the magnitude").above(0),
+       number("min_power", "1e-10", "powers below it count as it").above(0),
+       number("ref_power", "1.0", "the power of 0 decibels")});
+}
+
 std::vector<ClassSpec> preprocessing() {
   return {
       layer_class(
@@ -122,6 +165,8 @@ std::vector<ClassSpec> preprocessing() {
                    choice("output_mode", {"int", "one_hot", "multi_hot", "count"}, "int",
                           "ids of bins, or as CategoryEncoding"),
                    unsupported("sparse", "sparse tensors")}),
+      stft_spectrogram(),
+      mel_spectrogram(),
   };
 }
 

@@ -29,16 +29,8 @@ std::vector<ClassSpec> initializer_classes() {
       make_class("Orthogonal", "an orthogonal matrix", {gain, seed_arg()},
                  {"OrthogonalInitializer"}),
       make_class("STFT", "a short-time Fourier transform's cosines or sines",
-                 {choice("side", {"real", "imag"}, "real", "cosines or sines"),
-                  choice("window",
-                         {"boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris",
-                          "flattop", "bartlett", "triang", "cosine"},
-                         "hann", "factor on the samples, by SciPy's name")
-                      .nullable(),
-                  choice("scaling", {"density", "spectrum"}, "density",
-                         "divided by the window's L2 or L1 norm")
-                      .nullable(),
-                  boolean("periodic", "false", "the window of a signal that repeats")},
+                 {choice("side", {"real", "imag"}, "real", "cosines or sines"), stft_window_arg(),
+                  stft_scaling_arg(), stft_periodic_arg()},
                  {"stft", "STFTInitializer"}),
   };
   for (const char* family : {"Glorot", "He", "Lecun"}) {
@@ -96,6 +88,59 @@ std::vector<ClassSpec> activation_classes() {
   };
 }
 
+namespace {
+
+void check_masked_lm(const ClassScope& scope) {
+  const ConfigObject& given = scope.object;
+  const int64_t vocabulary = given.integer("vocabulary_size");
+  if (given.integer("mask_token_id") >= vocabulary) {
+    scope.diagnostics
+        .error("E113", given.loc_of("mask_token_id"),
+               fmt::format("`mask_token_id` is {}, but ids are below `vocabulary_size: {}`",
+                           given.integer("mask_token_id"), vocabulary))
+        .help("where the mask has no id in the data, count one more id");
+  }
+  if (given.number("mask_token_rate") + given.number("random_token_rate") > 1 + 1e-9) {
+    scope.diagnostics
+        .error("E113", given.loc_of("random_token_rate"),
+               fmt::format("`mask_token_rate` {} and `random_token_rate` {} are more than 1",
+                           given.number("mask_token_rate"), given.number("random_token_rate")))
+        .help("the rest up to 1 leaves tokens as they are");
+  }
+}
+
+// Arguments in the order of Keras Hub.
+ClassSpec masked_lm() {
+  ClassSpec spec = make_class(
+      "MaskedLMMaskGenerator",
+      "hides tokens: inputs `token_ids` and `mask_positions`, target `mask_ids`, weights",
+      {integer("vocabulary_size", "", "random tokens are below")
+           .required()
+           .least(1)
+           .most(INT32_MAX),
+       number("mask_selection_rate", "", "part of the selectable tokens that is hidden")
+           .required()
+           .above(0)
+           .most(1),
+       integer("mask_token_id", "", "what stands for a hidden token").required().least(0),
+       integer("mask_selection_length", "null",
+               "most hidden tokens of a sample, and size of the outputs; as many as the rate "
+               "selects when null")
+           .least(1)
+           .most(1000000),
+       make_spec("unselectable_token_ids", ValueKind::kIntOrList, "0", "tokens that stay").least(0),
+       number("mask_token_rate", "0.8", "part of hidden tokens that become `mask_token_id`")
+           .least(0)
+           .most(1),
+       number("random_token_rate", "0.1", "part that become a random token; the rest stays")
+           .least(0)
+           .most(1)});
+  spec.check = check_masked_lm;
+  return spec;
+}
+
+}  // namespace
+
 std::vector<ClassSpec> transform_classes() {
   std::vector<ClassSpec> out = {
       make_class("Rescaling", "x scale + offset",
@@ -106,6 +151,7 @@ std::vector<ClassSpec> transform_classes() {
                       .required()
                       .infer_ok()
                       .empty_ok()}),
+      masked_lm(),
   };
   for (ClassSpec& spec : column_transform_classes()) {
     out.push_back(std::move(spec));

@@ -80,12 +80,20 @@ ClassSpec lookup(const char* name, const std::string& things, Spec mask, Spec oo
                   {"int", "one_hot", "multi_hot", "count", "tf_idf"}));
 }
 
+ClassSpec tokenizer() {
+  Args args = packed_text_args();
+  args.insert(args.begin(), column());
+  return make_class("Tokenizer", "ids of the tokens of texts, padded to one length",
+                    std::move(args));
+}
+
 }  // namespace
 
 std::vector<ClassSpec> column_transform_classes() {
   const std::vector<std::string> all_modes = {"int", "one_hot", "multi_hot", "count"};
   return {
       text_vectorization(),
+      tokenizer(),
       lookup("StringLookup", "texts",
              text("mask_token", "null", "the text that means missing, with id 0"),
              text("oov_token", "[UNK]", "a text that counts as unknown"), ValueKind::kTextList),
@@ -199,6 +207,8 @@ void check_transform(const ConfigObject& transform, Diagnostics& diagnostics) {
       diagnostics.error("E113", salt.loc, "`salt` is one number, or two")
           .help("one number is used twice");
     }
+  } else if (transform.class_name == "Tokenizer") {
+    check_packed_text(packed_text_options(transform), transform, diagnostics);
   } else if (transform.class_name != "CategoryEncoding") {
     check_vocabulary(transform, diagnostics);
   }

@@ -1,12 +1,14 @@
 // Recurrent layers: Keras 3.16 keras/src/layers/rnn.
+#include <fmt/format.h>
+
 #include "config/catalogue_layer_args.h"
 
 namespace meshtrain {
 namespace {
 
-Args cell_args(Args own_activations, Args own_flags) {
-  Args args = {size_arg("units", "size of the state")};
-  args.insert(args.end(), own_activations.begin(), own_activations.end());
+// `first`: the arguments before `use_bias`.
+Args cell_args(Args first, Args own_flags) {
+  Args args = std::move(first);
   args.push_back(boolean("use_bias", "true", "whether a bias is added"));
   args = with_kernel_args(std::move(args));
   args.push_back(initializer_arg("recurrent_initializer", "orthogonal"));
@@ -53,17 +55,35 @@ Args with_cudnn(Args args) {
   return with_sequence_args(std::move(args));
 }
 
+Spec units_arg() {
+  return size_arg("units", "size of the state");
+}
 Args simple_args() {
-  return cell_args({activation_arg("tanh")}, {});
+  return cell_args({units_arg(), activation_arg("tanh")}, {});
 }
 Args lstm_args() {
   return cell_args(
-      {activation_arg("tanh"), gate_activation()},
+      {units_arg(), activation_arg("tanh"), gate_activation()},
       {boolean("unit_forget_bias", "true", "whether the bias of forgetting begins as one")});
 }
 Args gru_args() {
-  return cell_args({activation_arg("tanh"), gate_activation()},
+  return cell_args({units_arg(), activation_arg("tanh"), gate_activation()},
                    {boolean("reset_after", "true", "whether the reset gate follows the product")});
+}
+ClassSpec conv_lstm(int rank) {
+  return layer_class(
+      fmt::format("ConvLSTM{}D", rank),
+      "LSTM over images: its products with kernels are convolutions",
+      with_sequence_args(cell_args(
+          {size_arg("filters", "channels of the state"),
+           per_dimension("kernel_size", "", "size of both windows"),
+           per_dimension("strides", "1", "step of the window over the inputs"),
+           choice("padding", {"valid", "same"}, "valid",
+                  "of the inputs; same: as many outputs as steps fit the input"),
+           data_format_arg(),
+           per_dimension("dilation_rate", "1", "distance of the cells of the inputs' window"),
+           activation_arg("tanh"), gate_activation()},
+          {boolean("unit_forget_bias", "true", "whether the bias of forgetting begins as one")})));
 }
 
 }  // namespace
@@ -75,6 +95,9 @@ std::vector<ClassSpec> recurrent_layer_classes() {
       layer_class("LSTM", "a state with gates for input, forgetting and output",
                   with_cudnn(lstm_args())),
       layer_class("GRU", "a state with gates for update and reset", with_cudnn(gru_args())),
+      conv_lstm(1),
+      conv_lstm(2),
+      conv_lstm(3),
       layer_class("RNN", "a cell, or one after the other, over all steps",
                   with_sequence_args({object("cell", ValueKind::kObject, Category::kLayer, "",
                                              "a cell, or a list of them: StackedRNNCells")
@@ -98,6 +121,15 @@ std::vector<ClassSpec> recurrent_layer_classes() {
                   {object("layer", ValueKind::kObject, Category::kLayer, "",
                           "the layer, which takes a step without the dimension of steps")
                        .required()}),
+      layer_class("SpectralNormalization",
+                  "a layer whose kernel is divided by its largest singular value",
+                  {object("layer", ValueKind::kObject, Category::kLayer, "",
+                          "the layer, with a `kernel` or `embeddings`")
+                       .required(),
+                   integer("power_iterations", "1",
+                           "steps that find the singular value, in each step of training")
+                       .least(1)
+                       .most(kMaxSize)}),
   };
 }
 

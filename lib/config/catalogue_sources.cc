@@ -10,7 +10,15 @@
 namespace meshtrain {
 
 std::vector<ClassSpec> source_classes() {
-  return declared_sources();
+  std::vector<ClassSpec> sources = declared_sources();
+  for (ClassSpec& source : sources) {
+    for (Spec& arg : source.args) {
+      if (arg.name == "target") {
+        arg.nullable();  // no targets, of MaskedLMMaskGenerator for example
+      }
+    }
+  }
+  return sources;
 }
 
 namespace {
@@ -130,7 +138,7 @@ void check_windows(const WindowOptions& source, const ClassScope& scope) {
   }
 }
 
-std::string TextOptions::tokenizer() const {
+std::string tokenizer_folder(const ConfigValue& vocabulary) {
   if (vocabulary.is_dict()) {
     for (const auto& [key, folder] : vocabulary.dict()) {
       if (key == "tokenizer" && folder.is_string()) {
@@ -164,6 +172,53 @@ void check_text(const TextOptions& source, const ClassScope& scope) {
     scope.diagnostics.error("E113", source.vocabulary.loc,
                             "`characters` and the tokenizer of `vocabulary` exclude each other");
   }
+}
+
+std::vector<Spec> packed_text_args() {
+  using S = PackedTextOptions;
+  return {key("vocabulary", &S::vocabulary,
+              "{tokenizer: FOLDER}, which holds tokenizer.json, vocab.json and merges.txt, or "
+              "vocab.txt"),
+          count("max_length", &S::max_length, "ids of a sample: longer texts are cut"),
+          key("start_token", &S::start_token, "stands before each text, as \"[CLS]\""),
+          key("end_token", &S::end_token, "stands behind each text, as \"[SEP]\""),
+          key("pad_token", &S::pad_token, "stands behind shorter texts; id 0 when null")};
+}
+
+PackedTextOptions packed_text_options(const ConfigObject& object) {
+  PackedTextOptions options;
+  Diagnostics diagnostics;
+  for (const Spec& arg : packed_text_args()) {
+    arg.store(static_cast<ClassOptions*>(&options), object.arg(arg.name), {{}, diagnostics, true});
+  }
+  diagnostics.throw_if_errors();
+  return options;
+}
+
+void check_packed_text(const PackedTextOptions& options, const ConfigObject& object,
+                       Diagnostics& diagnostics) {
+  if (options.folder().empty() || options.vocabulary.dict().size() != 1) {
+    const bool is_missing = options.vocabulary.is_null();
+    diagnostics
+        .error(is_missing ? "E111" : "E113", is_missing ? object.loc : options.vocabulary.loc,
+               fmt::format("`vocabulary` of `{}` must be {{tokenizer: FOLDER}}", object.class_name))
+        .help("FOLDER holds tokenizer.json, vocab.json and merges.txt, or vocab.txt");
+  }
+  const int64_t others = !options.start_token->empty() + !options.end_token->empty();
+  if (!options.max_length.value) {
+    diagnostics.error("E111", object.loc,
+                      fmt::format("`{}` needs `max_length`: ids of a sample", object.class_name));
+  } else if (*options.max_length.value <= others) {
+    diagnostics
+        .error("E113", options.max_length.loc,
+               fmt::format("`max_length` is {}: start and end token leave no place for a text",
+                           *options.max_length.value))
+        .help(fmt::format("at least {}", others + 1));
+  }
+}
+
+void check_lines(const LinesOptions& source, const ClassScope& scope) {
+  check_packed_text(source, scope.object, scope.diagnostics);
 }
 
 void check_image_folder(const ImageFolderOptions& source, const ClassScope& scope) {

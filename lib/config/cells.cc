@@ -13,7 +13,7 @@ namespace {
 
 std::vector<std::string> states_of_cell(std::string_view class_name, const std::string& prefix) {
   std::vector<std::string> out = {prefix + "_h"};
-  if (class_name.starts_with("LSTM")) {
+  if (class_name.starts_with("LSTM") || class_name.starts_with("ConvLSTM")) {
     out.push_back(prefix + "_c");
   }
   return out;
@@ -31,8 +31,8 @@ bool holds_layer(const ConfigObject& layer, const char* name) {
 }  // namespace
 
 bool is_recurrent_class(std::string_view class_name) {
-  constexpr std::array<std::string_view, 5> kRecurrent = {"SimpleRNN", "LSTM", "GRU", "RNN",
-                                                          "Bidirectional"};
+  constexpr std::array<std::string_view, 8> kRecurrent = {
+      "SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional"};
   return std::find(kRecurrent.begin(), kRecurrent.end(), class_name) != kRecurrent.end();
 }
 

@@ -128,7 +128,9 @@ struct DataConfig {
   Located<bool> shuffle{true, {}};
   Located<Remainder> remainder;
   Located<int64_t> one_hot;             // label.one_hot: classes, 0 = labels as they are
-  std::vector<ConfigObject> transform;  // on inputs, host side: Rescaling, Reshape
+  std::vector<ConfigObject> transform;  // host side: Rescaling, Reshape, MaskedLMMaskGenerator
+  int64_t seed = 0;                     // the config's, for transforms that draw
+  Located<int64_t> head_tail{1, {}};    // shards; 1: steps are in order
   Located<Nonfinite> nonfinite;
   Located<int64_t> memory;     // bytes of an array kept in memory; 0 = a quarter of what is free
   Located<std::string> cache;  // memory | file | none | a folder; empty = by size

@@ -49,8 +49,6 @@ constexpr OtherName kOtherNames[] = {
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
     {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
-    {Category::kLayer, "convlstm1d convlstm2d convlstm3d",
-     "`LSTM`, `GRU` and `SimpleRNN` read sequences, backwards with `go_backwards: true`"},
     {Category::kLayer, "textvectorization stringlookup integerlookup hashing hashedcrossing",
      "texts are no tensors here; `preprocessing` of the source `csv` takes it: "
      "`preprocessing: [{TextVectorization: {column: review}}]`"},

@@ -156,6 +156,11 @@ const Section& data_section() {
        section("label", label_section(), "changes to labels"),
        object("transform", ValueKind::kObjectList, Category::kTransform, "null",
               "changes to inputs"),
+       key("head_tail", &S::head_tail,
+           "for context parallelism: steps of samples come in the order that gives so many shards "
+           "the same causal work")
+           .least(1)
+           .most(65536),
        key("nonfinite", &S::nonfinite, "NaN or infinity in the data"),
        key("cache", &S::cache,
            "where data that were read are kept: memory, file, none, or a folder for the file; by "

@@ -244,12 +244,15 @@ inline std::vector<Spec> window_args(const char* path_help, std::vector<Spec> mo
   return args;
 }
 
+// The folder in `vocabulary: {tokenizer: FOLDER}`; empty where it is anything else.
+std::string tokenizer_folder(const ConfigValue& vocabulary);
+
 struct TextOptions : WindowOptions {
   Names vocabulary{{std::string("characters"), {}, true}};
 
   bool has_bytes() const { return vocabulary.is_string() && vocabulary.string() == "bytes"; }
   // The folder of the tokenizer's files; empty without one.
-  std::string tokenizer() const;
+  std::string tokenizer() const { return tokenizer_folder(vocabulary); }
   Located<std::string> characters;  // empty: those of the training text
   std::string characters_file;
 };
@@ -275,6 +278,47 @@ inline ClassSpec text_source() {
     const S options = read_options<S>(source);
     return !options.has_bytes() && options.characters->empty();
   };
+  return spec;
+}
+
+// Texts of unequal length, as rows of ids of one length (data/packed_text.h).
+struct PackedTextOptions : SourceOptions {
+  Names vocabulary;
+  Located<std::optional<int64_t>> max_length;
+  Located<std::string> start_token, end_token, pad_token;  // as in the tokenizer's files
+
+  std::string folder() const { return tokenizer_folder(vocabulary); }
+};
+// Reports a `vocabulary` without a folder, and a `max_length` that leaves no place for a token.
+void check_packed_text(const PackedTextOptions& options, const ConfigObject& object,
+                       Diagnostics& diagnostics);
+// These arguments as those of a class that is no source.
+std::vector<Spec> packed_text_args();
+PackedTextOptions packed_text_options(const ConfigObject& object);
+
+enum class LineTarget : uint8_t { kSequence };
+constexpr auto words(LineTarget) {
+  return word_list("sequence");
+}
+struct LinesOptions : PackedTextOptions {
+  Paths path;
+  std::optional<LineTarget> target = LineTarget::kSequence;  // nothing: no targets
+};
+void check_lines(const LinesOptions& source, const ClassScope& scope);
+inline ClassSpec lines_source() {
+  using S = LinesOptions;
+  std::vector<Spec> args = {
+      key("path", &S::path, "the text, in UTF-8; empty lines are left out")
+          .required()
+          .own_samples(),
+      key("target", &S::target, "the id that follows each place; null: no targets")};
+  for (Spec& arg : packed_text_args()) {
+    args.push_back(std::move(arg));
+  }
+  ClassSpec spec = source_of<S>("lines", "a text a line as tokens, padded to one length",
+                                std::move(args), check_lines);
+  spec.is_read_like_training = true;
+  spec.learns = [](const ConfigObject&) { return true; };
   return spec;
 }
 
@@ -406,6 +450,7 @@ inline std::vector<ClassSpec> declared_sources() {
           csv_source(),
           text_source(),
           tokens_source(),
+          lines_source(),
           image_folder_source(),
           named_set("mnist", "60,000 and 10,000 images 28x28x1 of digits"),
           named_set("fashion_mnist", "60,000 and 10,000 images 28x28x1 of clothes"),

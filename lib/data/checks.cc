@@ -32,6 +32,10 @@ class CheckedRows final : public Rows {
     check_(rows, [&](int64_t i) { return order[static_cast<size_t>(i)]; });
     std::copy_n(rows.bytes(), rows.num_bytes(), to);
   }
+  RowsPtr in_pass(int64_t pass) const override {
+    RowsPtr rows = rows_->in_pass(pass);
+    return rows ? std::make_shared<CheckedRows>(std::move(rows), check_) : nullptr;
+  }
 
  private:
   RowsPtr rows_;

@@ -8,6 +8,7 @@
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "data/column_lookup.h"
+#include "data/column_tokens.h"
 #include "data/csv_columns.h"
 #include "data/csv_text.h"
 #include "data/feature_hash.h"
@@ -116,7 +117,8 @@ class CategoryEncoding final : public ColumnTransform {
 }  // namespace
 
 ColumnTransform::ColumnTransform(const ConfigObject& config) : config_(config) {
-  const std::string& mode = config.string("output_mode");
+  const std::string mode =
+      config.args.contains("output_mode") ? config.string("output_mode") : "int";
   mode_ = mode == "int"      ? Mode::kInt
           : mode == "count"  ? Mode::kCount
           : mode == "tf_idf" ? Mode::kTfIdf
@@ -142,7 +144,8 @@ std::string ColumnTransform::write(std::string_view value, double* out) const {
   return problem;
 }
 
-std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& config) {
+std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& config,
+                                                       const std::string& base_dir) {
   const std::string& name = config.class_name;
   if (name == "Discretization") {
     return std::make_unique<Discretization>(config);
@@ -155,6 +158,9 @@ std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& confi
   }
   if (name == "CategoryEncoding") {
     return std::make_unique<CategoryEncoding>(config);
+  }
+  if (auto tokens = make_column_tokens(config, base_dir)) {
+    return tokens;
   }
   return make_column_lookup(config);
 }

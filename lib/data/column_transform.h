@@ -1,6 +1,6 @@
 // Keras' preprocessing layers over columns of a table, on the host: TextVectorization,
-// StringLookup, IntegerLookup, Discretization, Hashing, HashedCrossing and CategoryEncoding. Their
-// classes are declared in config/catalogue_preprocessing.cc.
+// StringLookup, IntegerLookup, Discretization, Hashing, HashedCrossing and CategoryEncoding; and
+// Tokenizer, which is ours. Their classes are declared in config/catalogue_preprocessing.cc.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ struct ColumnTable {
   std::vector<std::string> vocabulary;  // without special tokens, in the order of ids
   std::vector<double> weights;          // of tf_idf: of each of the vocabulary
   std::vector<double> boundaries;       // of Discretization
-  int64_t length = 0;                   // of TextVectorization with output_mode int: ids of a text
+  int64_t length = 0;  // of TextVectorization with output_mode int, and Tokenizer: ids of a text
+  std::string tokenizer = {};  // of Tokenizer: the text of its tokenizer.json
 
   bool operator==(const ColumnTable&) const = default;
 };
@@ -44,6 +45,8 @@ class ColumnTransform {
   bool gives_ids() const { return mode_ == Mode::kInt; }
   // Whether each value becomes several numbers.
   virtual bool is_wide() const { return !gives_ids(); }
+  // Whether the last of a value's numbers counts those before it that are no padding.
+  virtual bool is_padded() const { return false; }
   // Numbers that a value becomes; after use().
   virtual int64_t width() const { return gives_ids() ? 1 : depth(); }
   // Writes width() numbers for the value. Returns what is wrong with it: "is `x`, which ...".
@@ -64,9 +67,10 @@ class ColumnTransform {
   Mode mode_;
 };
 
-// `config`, of Category::kTransform, must live as long as the transform. Null for a class that
-// transforms whole arrays.
-std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& config);
+// `config`, of Category::kTransform, must live as long as the transform. Files that it names are
+// relative to `base_dir`. Null for a class that transforms whole arrays.
+std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& config,
+                                                       const std::string& base_dir = "");
 
 // A HashedCrossing takes several values as one: joined by this.
 constexpr char kCrossed = '\x1f';

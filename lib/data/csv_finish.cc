@@ -92,8 +92,10 @@ HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
     is_any = is_any || slot.is_one_hot || slot.preprocessed != nullptr;
     if (slot.preprocessed != nullptr) {
       writers.push_back(slot.preprocessed->writer());
-      for (int64_t i = 0; i < writers.back().width; ++i) {
-        columns.push_back(writers.back().width == 1 ? name : fmt::format("{}.{}", name, i));
+      const int64_t width =
+          writers.back().width - (slot.preprocessed->transform().is_padded() ? 1 : 0);
+      for (int64_t i = 0; i < width; ++i) {
+        columns.push_back(width == 1 ? name : fmt::format("{}.{}", name, i));
       }
     } else if (slot.is_one_hot) {
       const std::vector<std::string>& texts = slot.categories->texts();
@@ -118,6 +120,33 @@ HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
     out.reshape({out.shape()[0]});
   }
   return out;
+}
+
+// Splits an array of a padded column in ids and how many of each row are no padding.
+HostTensor CsvTableReader::Rows::take_id_counts(HostTensor tensor, const Array& array,
+                                                std::vector<int32_t>& counts) const {
+  const auto padded = std::find_if(array.slots.begin(), array.slots.end(), [](const Slot& slot) {
+    return slot.preprocessed != nullptr && slot.preprocessed->transform().is_padded();
+  });
+  if (padded == array.slots.end()) {
+    return tensor;
+  }
+  if (array.slots.size() > 1) {
+    throw ConfigError("E310", padded->preprocessed->place(),
+                      fmt::format("the array `{}` has `{}`, which is tokenized, and other columns",
+                                  array.layout->name, shown_text(name_of(*padded))))
+        .help("give it an input of its own: `features: {token_ids: review, numbers: [age]}`");
+  }
+  const int64_t width = tensor.shape()[1] - 1;
+  HostTensor ids(tensor.dtype(), {tensor.shape()[0], width});
+  for (int64_t row = 0; row < num_rows_; ++row) {
+    const std::byte* const from =
+        tensor.bytes() + static_cast<size_t>(row * (width + 1)) * dtype_size(tensor.dtype());
+    std::copy_n(from, static_cast<size_t>(width) * dtype_size(tensor.dtype()),
+                ids.bytes() + static_cast<size_t>(row * width) * dtype_size(tensor.dtype()));
+    counts.push_back(static_cast<int32_t>(tensor.at(row * (width + 1) + width)));
+  }
+  return ids;
 }
 
 // The tables of preprocessed columns: those of the training data, or learned from these rows.
@@ -171,7 +200,12 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
       take_means(tensor, array, mean_rows, table.learned.means);
     }
     tensor = expand(std::move(tensor), array, table.columns[layout.name]);
+    std::vector<int32_t> counts;
+    tensor = take_id_counts(std::move(tensor), array, counts);
     if (i < num_inputs) {
+      if (!counts.empty()) {
+        table.id_counts[layout.name] = std::move(counts);
+      }
       table.inputs.push_back({layout.name, std::move(tensor)});
     } else if (i < num_inputs + layout_.targets.size()) {
       table.targets.push_back({layout.name, std::move(tensor)});

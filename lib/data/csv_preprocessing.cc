@@ -8,8 +8,11 @@
 
 namespace meshtrain {
 
-CsvPreprocessed::CsvPreprocessed(const ConfigObject& config, std::vector<size_t> fields)
-    : config_(config), fields_(std::move(fields)), transform_(make_column_transform(config)) {}
+CsvPreprocessed::CsvPreprocessed(const ConfigObject& config, std::vector<size_t> fields,
+                                 const std::string& base_dir)
+    : config_(config),
+      fields_(std::move(fields)),
+      transform_(make_column_transform(config, base_dir)) {}
 
 std::string CsvPreprocessed::text_of(std::span<const std::string_view> row) const {
   std::string text;
@@ -17,7 +20,8 @@ std::string CsvPreprocessed::text_of(std::span<const std::string_view> row) cons
     if (i > 0) {
       text += kCrossed;
     }
-    text += trim(row[fields_[i]]);
+    const std::string_view field = row[fields_[i]];
+    text += transform_->is_padded() ? field : trim(field);  // spaces are tokens
   }
   return text;
 }

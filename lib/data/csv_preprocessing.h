@@ -15,8 +15,10 @@ namespace meshtrain {
 // One such column: its texts while rows are read, then its numbers.
 class CsvPreprocessed {
  public:
-  // `fields`: the columns of the file that it is made from.
-  CsvPreprocessed(const ConfigObject& config, std::vector<size_t> fields);
+  // `fields`: the columns of the file that it is made from. Files that `config` names are relative
+  // to `base_dir`.
+  CsvPreprocessed(const ConfigObject& config, std::vector<size_t> fields,
+                  const std::string& base_dir);
 
   const ColumnTransform& transform() const { return *transform_; }
   SourceLoc place() const { return config_.loc; }

@@ -82,6 +82,8 @@ class CsvTableReader::Rows {
                     std::optional<double> mean) const;
   HostTensor finish_array(Array& array);
   HostTensor expand(HostTensor tensor, const Array& array, std::vector<std::string>& columns) const;
+  HostTensor take_id_counts(HostTensor tensor, const Array& array,
+                            std::vector<int32_t>& counts) const;
   void learn_tables(std::span<const int64_t> rows, std::map<std::string, ColumnTable>& tables);
 
   const CsvSettings& settings_;

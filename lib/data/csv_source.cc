@@ -9,6 +9,7 @@
 #include "data/csv_table.h"
 #include "data/guess_source.h"
 #include "data/learned.h"
+#include "data/packed_text.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
@@ -117,6 +118,7 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
                     const CsvLearned* learned, const ReadLimits& limits = {},
                     int64_t max_rows = 0) {
   CsvSettings settings = settings_of(source);
+  settings.base_dir = base_dir;
   settings.max_rows = max_rows;
   CsvTableReader reader(settings, learned);
   for (const auto& [path, loc] : find_files(source.path, base_dir)) {
@@ -172,6 +174,10 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
   for (NamedTensor& input : table.inputs) {
     dataset.inputs.push_back(
         {input.name, make_rows(std::move(input.tensor)), table.columns[input.name]});
+  }
+  if (table.id_counts.size() == 1) {
+    const auto& [name, counts] = *table.id_counts.begin();
+    add_padding_inputs(counts, std::ssize(table.columns[name]), dataset);
   }
   for (NamedTensor& target : table.targets) {
     dataset.targets.push_back(

@@ -80,7 +80,7 @@ void CsvTableReader::Rows::take_columns(std::vector<std::string> names) {
     layout_ = csv_layout(settings_, learned_, {names_, has_header_, file_});
     for (size_t i = 0; i < settings_.preprocessing.size(); ++i) {
       const auto& [fields, column] = layout_.preprocessing[i];
-      preprocessed_.try_emplace(column, *settings_.preprocessing[i], fields);
+      preprocessed_.try_emplace(column, *settings_.preprocessing[i], fields, settings_.base_dir);
     }
     first_file_ = file_;
   } else if (names != names_) {

@@ -47,6 +47,7 @@ struct CsvSettings {
   std::vector<std::pair<CsvColumn, std::vector<DatePart>>> dates;
   std::string date_format;                         // of strptime(); empty: ISO 8601
   std::vector<const ConfigObject*> preprocessing;  // of columns (column_transform.h)
+  std::string base_dir;                            // of files that these name
   int64_t max_rows = 0;                            // of each file; 0: all
   DType dtype = DType::kFloat32;                   // of numbers: float32, float64 or int32
   Missing missing = Missing::kError;  // of features; labels and weights are never missing
@@ -72,7 +73,9 @@ struct CsvTable {
   std::vector<NamedTensor> inputs, targets;
   std::vector<std::string> labels;                          // the first column of each target
   std::map<std::string, std::vector<std::string>> columns;  // of each array: "city", "sold.year"
-  std::optional<HostTensor> weight;                         // (rows,) float32
+  // Of inputs of one padded column (ColumnTransform): how many ids of each row are no padding.
+  std::map<std::string, std::vector<int32_t>> id_counts;
+  std::optional<HostTensor> weight;  // (rows,) float32
   CsvLearned learned;
 };
 

@@ -57,6 +57,9 @@ void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes&
                                  ? static_cast<int64_t>(data.learned->characters.size())
                                  : Tokenizer(data.learned->tokenizer, text->tokenizer()).size();
   }
+  if (const auto lines = options_if<LinesOptions>(train)) {
+    sizes.vocabularies[""] = Tokenizer(data.learned->tokenizer, lines->folder()).size();
+  }
   if (const auto tokens = options_if<TokensOptions>(train); tokens && tokens->vocabulary) {
     sizes.vocabularies[""] = *tokens->vocabulary;
   }

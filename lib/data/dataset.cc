@@ -9,6 +9,7 @@
 #include "data/checks.h"
 #include "data/sources.h"
 #include "data/splits.h"
+#include "data/step_order.h"
 #include "data/transforms.h"
 
 namespace meshtrain {
@@ -127,9 +128,22 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   if (read_options<SourceOptions>(source).own_target.value) {
     take_own_targets(dataset);
   }
+  if (data.head_tail > 1) {
+    order_steps(dataset, data.head_tail, data.head_tail.loc);
+  }
   details.push_back(fmt::format("{} samples", dataset.num_samples));
   dataset.description += fmt::format(" ({})", join(details, ", "));
   return dataset;
+}
+
+Dataset in_pass(const Dataset& dataset, int64_t pass) {
+  Dataset seen = dataset;
+  for_each_array(seen, [&](const std::string&, RowsPtr& rows) {
+    if (RowsPtr changed = rows->in_pass(pass)) {
+      rows = std::move(changed);
+    }
+  });
+  return seen;
 }
 
 int64_t num_trained(int64_t samples, double split) {

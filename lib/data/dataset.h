@@ -79,6 +79,9 @@ struct ReadLimits {
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
                      const LearnedPtr& known = nullptr, const ReadLimits& limits = {});
 
+// Returns the dataset as pass `pass` over it (from 0) sees it; its arrays are those of pass 0.
+Dataset in_pass(const Dataset& dataset, int64_t pass);
+
 // `y: x`: the targets become the inputs.
 void take_own_targets(Dataset& dataset);
 

@@ -53,6 +53,10 @@ class SliceRows final : public Rows {
     }
     rows_->read(shifted, to);
   }
+  RowsPtr in_pass(int64_t pass) const override {
+    RowsPtr rows = rows_->in_pass(pass);
+    return rows ? std::make_shared<SliceRows>(std::move(rows), begin_, begin_ + size()) : nullptr;
+  }
 
  private:
   RowsPtr rows_;
@@ -78,6 +82,10 @@ class SelectRows final : public Rows {
       row = order_[static_cast<size_t>(row)];
     }
     rows_->read(selected, to);
+  }
+  RowsPtr in_pass(int64_t pass) const override {
+    RowsPtr rows = rows_->in_pass(pass);
+    return rows ? std::make_shared<SelectRows>(std::move(rows), order_) : nullptr;
   }
 
  private:
@@ -142,6 +150,10 @@ class ReshapeRows final : public Rows {
   void read(std::span<const int64_t> order, std::byte* to) const override {
     rows_->read(order, to);
   }
+  RowsPtr in_pass(int64_t pass) const override {
+    RowsPtr rows = rows_->in_pass(pass);
+    return rows ? std::make_shared<ReshapeRows>(std::move(rows), shape_) : nullptr;
+  }
 
  private:
   RowsPtr rows_;
@@ -163,6 +175,10 @@ class CastRows final : public Rows {
     rows_->read(order, own.bytes());
     const HostTensor wanted = own.cast(dtype_);
     std::copy_n(wanted.bytes(), wanted.num_bytes(), to);
+  }
+  RowsPtr in_pass(int64_t pass) const override {
+    RowsPtr rows = rows_->in_pass(pass);
+    return rows ? std::make_shared<CastRows>(std::move(rows), dtype_) : nullptr;
   }
 
  private:

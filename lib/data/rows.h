@@ -13,7 +13,7 @@
 namespace meshtrain {
 
 // Rows are samples, along dimension 0; there is at least one dimension. Every read of a row returns
-// the same bytes.
+// the same bytes; rows that differ between passes over the data are others in each (in_pass).
 class Rows {
  public:
   virtual ~Rows() = default;
@@ -35,6 +35,10 @@ class Rows {
     kComputed,  // every read computes the row: a decoded image
   };
   virtual Cost cost() const { return Cost::kComputed; }
+
+  // Returns these rows as pass `pass` over the data (from 0) sees them, or null when every pass
+  // sees the same. These are those of pass 0.
+  virtual std::shared_ptr<const Rows> in_pass(int64_t) const { return nullptr; }
 
   int64_t size() const { return shape()[0]; }
   size_t row_bytes() const;

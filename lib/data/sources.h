@@ -31,6 +31,7 @@ Dataset read_idx_source(const IdxOptions& source, const SourceContext& context);
 Dataset read_csv_source(const CsvOptions& source, const SourceContext& context);
 Dataset read_text_source(const TextOptions& source, const SourceContext& context);
 Dataset read_tokens_source(const TokensOptions& source, const SourceContext& context);
+Dataset read_lines_source(const LinesOptions& source, const SourceContext& context);
 Dataset make_random_source(const RandomOptions& source, const SourceContext& context);
 Dataset make_digits_source(const DigitsOptions& source, const SourceContext& context);
 Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceContext& context);
@@ -57,6 +58,7 @@ inline constexpr SourceReader kSourceReaders[] = {
     {"csv", read_with_options<read_csv_source>},
     {"text", read_with_options<read_text_source>},
     {"tokens", read_with_options<read_tokens_source>},
+    {"lines", read_with_options<read_lines_source>},
     {"random", read_with_options<make_random_source>},
     {"digits", read_with_options<make_digits_source>},
     {"image_folder", read_with_options<read_image_folder_source>},

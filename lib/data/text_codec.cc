@@ -1,8 +1,11 @@
 #include "data/text_codec.h"
 
+#include <algorithm>
+
 #include "base/diagnostic.h"
 #include "base/utf8.h"
 #include "config/source_classes.h"
+#include "data/packed_text.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace meshtrain {
@@ -54,9 +57,34 @@ class ByteCodec final : public TextCodec {
   }
 };
 
+// The text of ids that stand behind others: spaces at its begin are kept, which tokenizers leave
+// out at the begin of a whole text.
+class ContinuedText {
+ public:
+  explicit ContinuedText(Tokenizer tokenizer) {
+    try {
+      tokenizer.encode("a", before_, "text");
+    } catch (const ConfigError&) {
+      before_.clear();  // a vocabulary without this letter
+    }
+    length_ = tokenizer.decode(before_, /*skip_special=*/true).size();
+  }
+  std::string decode(const Tokenizer& tokenizer, std::span<const int32_t> ids) const {
+    std::vector<int32_t> all = before_;
+    all.insert(all.end(), ids.begin(), ids.end());
+    const std::string text = tokenizer.decode(all, /*skip_special=*/true);
+    return text.substr(std::min(length_, text.size()));
+  }
+
+ private:
+  std::vector<int32_t> before_;
+  size_t length_ = 0;
+};
+
 class TokenCodec final : public TextCodec {
  public:
-  TokenCodec(const std::string& text, const std::string& path) : tokenizer_(text, path) {}
+  TokenCodec(const std::string& text, const std::string& path)
+      : tokenizer_(text, path), continued_(tokenizer_) {}
 
   int64_t size() const override { return tokenizer_.size(); }
   std::vector<int32_t> encode(std::string_view text, const std::string& name) override {
@@ -65,11 +93,34 @@ class TokenCodec final : public TextCodec {
     return ids;
   }
   std::string decode(std::span<const int32_t> ids) override {
-    return tokenizer_.decode(ids, /*skip_special=*/true);
+    return continued_.decode(tokenizer_, ids);
   }
 
  private:
   Tokenizer tokenizer_;
+  ContinuedText continued_;
+};
+
+// Of samples that begin and end with tokens of their own.
+class PackedCodec final : public TextCodec {
+ public:
+  PackedCodec(const std::string& text, const LinesOptions& options)
+      : packer_(text, options.folder(), options), continued_(packer_.tokenizer()) {}
+
+  int64_t size() const override { return packer_.tokenizer().size(); }
+  std::vector<int32_t> encode(std::string_view text, const std::string& name) override {
+    std::vector<int32_t> ids;
+    packer_.append_start(text, name, ids);
+    return ids;
+  }
+  std::string decode(std::span<const int32_t> ids) override {
+    return continued_.decode(packer_.tokenizer(), ids);
+  }
+  std::optional<int32_t> end() const override { return packer_.end(); }
+
+ private:
+  TextPacker packer_;
+  ContinuedText continued_;
 };
 
 }  // namespace
@@ -79,6 +130,9 @@ std::unique_ptr<TextCodec> tokenizer_codec(const std::string& text, const std::s
 }
 
 std::unique_ptr<TextCodec> text_codec(const ConfigObject& source, const LearnedPtr& learned) {
+  const LearnedData* const known = learned_of(learned, source);
+  if (const auto lines = options_if<LinesOptions>(source); lines && known != nullptr)
+    return std::make_unique<PackedCodec>(known->tokenizer, *lines);
   const auto text = options_if<TextOptions>(source);
   if (!text)
     return nullptr;
@@ -87,7 +141,6 @@ std::unique_ptr<TextCodec> text_codec(const ConfigObject& source, const LearnedP
   if (!text->characters->empty())
     return std::make_unique<CharacterCodec>(
         vocabulary_of(text_in_memory("characters", text->characters.value)));
-  const LearnedData* const known = learned_of(learned, source);
   if (known == nullptr)
     return nullptr;
   if (!known->tokenizer.empty())

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/checks.h"
+#include "data/masked_lm.h"
 #include "data/with_type.h"
 
 namespace meshtrain {
@@ -187,8 +188,13 @@ RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
 }
 
 void transform_dataset(Dataset& dataset, const DataConfig& data) {
-  for (Dataset::Array& input : dataset.inputs) {
-    for (const ConfigObject& transform : data.transform) {
+  for (const ConfigObject& transform : data.transform) {
+    if (transform.class_name == "MaskedLMMaskGenerator") {
+      mask_tokens(masked_lm_options(transform), static_cast<uint64_t>(data.seed), transform.loc,
+                  dataset);
+      continue;
+    }
+    for (Dataset::Array& input : dataset.inputs) {
       input.rows = apply_transform(transform, std::move(input.rows), input.name);
     }
   }

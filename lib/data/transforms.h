@@ -16,7 +16,8 @@ RowsPtr apply_transform(const ConfigObject& transform, RowsPtr rows, const std::
 // Labels (n,) or (n, 1) as float32 (n, num_classes). Labels out of range are E312.
 RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name, const SourceLoc& loc);
 
-// data.transform on all inputs, label.one_hot on all targets.
+// data.transform on all inputs, or by MaskedLMMaskGenerator on the whole dataset; label.one_hot on
+// all targets.
 void transform_dataset(Dataset& dataset, const DataConfig& data);
 
 }  // namespace meshtrain

@@ -14,6 +14,16 @@ namespace {
 constexpr int64_t kTimed = 4;
 constexpr int64_t kTimedEvery = 512;
 
+// Whether every array is the same object.
+bool has_same_arrays(const Dataset& a, const Dataset& b) {
+  const auto same = [](const Dataset::Array& x, const Dataset::Array& y) {
+    return x.rows == y.rows;
+  };
+  return a.sample_weight == b.sample_weight &&
+         std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), same) &&
+         std::equal(a.targets.begin(), a.targets.end(), b.targets.begin(), b.targets.end(), same);
+}
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -88,7 +98,7 @@ void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch
 }
 
 BatchReader::BatchReader(const Dataset& dataset, int64_t ahead, Clock now, LocalRowsOf local_rows)
-    : dataset_(dataset), ahead_(ahead), now_(std::move(now)), local_rows_(std::move(local_rows)) {
+    : all_(dataset), ahead_(ahead), now_(std::move(now)), local_rows_(std::move(local_rows)) {
   for (const std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
     for (const Dataset::Array& array : *arrays) {
       is_ready_ = is_ready_ && array.rows->tensor() != nullptr;
@@ -101,8 +111,15 @@ BatchReader::~BatchReader() {
   stop_thread();
 }
 
-void BatchReader::start(EpochOrder order, int64_t batch_size, int64_t first, int64_t end) {
+void BatchReader::start(EpochOrder order, int64_t batch_size, int64_t first, int64_t end,
+                        int64_t pass) {
   stop_thread();
+  in_pass_ = in_pass(all_, pass);
+  dataset_ = &*in_pass_;
+  if (has_same_arrays(*in_pass_, all_)) {
+    in_pass_.reset();
+    dataset_ = &all_;
+  }
   order_ = std::move(order);
   batch_size_ = batch_size;
   next_ = first;
@@ -132,7 +149,7 @@ Batch BatchReader::next() {
   ++num_handed_out_;
   if (!thread_.joinable()) {
     rows_ = rows_of(next_++);
-    return {&dataset_, rows_};
+    return {dataset_, rows_};
   }
   std::unique_lock lock(mutex_);
   in_use_ = next_++;
@@ -152,14 +169,14 @@ Batch BatchReader::read_timed() {
   const double begin = now_();
   if (num_handed_out_ % kTimedEvery == 0) {
     read_seconds_ = step_seconds_ = kNever;
-    timed_ = std::make_unique<Gathered>(dataset_);
+    timed_ = std::make_unique<Gathered>(*dataset_);
   }
   if (handed_out_at_) {
     step_seconds_ = std::min(step_seconds_, begin - *handed_out_at_);
   }
   std::vector<int64_t> rows = rows_of(next_++);
   const LocalRows local_rows = local_rows_of(static_cast<int64_t>(rows.size()));
-  timed_->read(dataset_, std::move(rows), local_rows);
+  timed_->read(*dataset_, std::move(rows), local_rows);
   handed_out_at_ = now_();
   read_seconds_ = std::min(read_seconds_, *handed_out_at_ - begin);
   const bool is_last = ++num_handed_out_ % kTimedEvery == kTimed;
@@ -175,7 +192,7 @@ void BatchReader::start_thread() {
   }
   // One slot more than are ahead: the batch that is being used.
   while (slots_.size() <= static_cast<size_t>(ahead_)) {
-    slots_.push_back(std::make_unique<Gathered>(dataset_));
+    slots_.push_back(std::make_unique<Gathered>(*dataset_));
   }
   for (const std::unique_ptr<Gathered>& slot : slots_) {
     slot->error = nullptr;
@@ -217,7 +234,7 @@ void BatchReader::read_ahead() {
     }
     Gathered& slot = *slots_[static_cast<size_t>(batch) % slots_.size()];
     try {
-      slot.read(dataset_, rows_of(batch), batch == end_ - 1 ? thread_last_rows_ : thread_rows_);
+      slot.read(*dataset_, rows_of(batch), batch == end_ - 1 ? thread_last_rows_ : thread_rows_);
     } catch (...) {
       slot.error = std::current_exception();
     }

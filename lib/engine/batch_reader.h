@@ -35,9 +35,9 @@ class BatchReader {
   BatchReader(const Dataset& dataset, int64_t ahead, Clock now, LocalRowsOf local_rows = {});
   ~BatchReader();
 
-  // Begins a pass: batches [first, end) of `batch_size` samples in this order; the last one may be
-  // smaller. Drops prefetched batches of the pass before.
-  void start(EpochOrder order, int64_t batch_size, int64_t first, int64_t end);
+  // Begins pass `pass` over the data: batches [first, end) of `batch_size` samples in this order;
+  // the last one may be smaller. Drops prefetched batches of the pass before.
+  void start(EpochOrder order, int64_t batch_size, int64_t first, int64_t end, int64_t pass = 0);
   // Returns the next batch, valid until the next call. Throws the error of reading it.
   Batch next();
 
@@ -69,7 +69,9 @@ class BatchReader {
   void stop_thread();
   void read_ahead();
 
-  const Dataset& dataset_;
+  const Dataset& all_;
+  std::optional<Dataset> in_pass_;  // as the pass sees it, where that differs
+  const Dataset* dataset_ = &all_;  // one of these two
   int64_t ahead_;
   Clock now_;
   LocalRowsOf local_rows_;

@@ -32,6 +32,10 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
   return plan;
 }
 
+int64_t validation_batch_size(const FitConfig& fit) {
+  return fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
+}
+
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
   const bool drop_last = config.data.remainder == Remainder::kDrop;

@@ -23,6 +23,9 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
 // Batches of one pass over `num_samples`; the incomplete last one counts unless `drop_last`.
 int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
 
+// Of validations: that of training where the config gives none.
+int64_t validation_batch_size(const FitConfig& fit);
+
 // Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
 // leaves nothing. Trainer::fit calls it first; a subcommand may call it before it writes any file.
 void check_batches(const Config& config, const Dataset& train);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "data/step_order.h"
 #include "engine/class_outputs.h"
 #include "nn/output_scale.h"
 
@@ -45,13 +46,14 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
   int ids = kNone;
   for (const int input : model.inputs()) {
     const std::string& name = model.calls()[static_cast<size_t>(input)].name;
-    const SequenceInput role = name == "positions"  ? SequenceInput::kPositions
-                               : name == "segments" ? SequenceInput::kSegments
-                                                    : SequenceInput::kIds;
+    const bool is_one = name == "segments" || name == "padding_mask";  // of each id of a text
+    const SequenceInput role = name == "positions" ? SequenceInput::kPositions
+                               : is_one            ? SequenceInput::kSegments
+                                                   : SequenceInput::kIds;
     if (role == SequenceInput::kIds && ids != kNone)
       refuse(
           fmt::format("it has several inputs, of which `{}` is neither `positions` nor "
-                      "`segments`",
+                      "`segments` nor `padding_mask`",
                       name));
     ids = role == SequenceInput::kIds ? input : ids;
     out.inputs.push_back(role);
@@ -238,9 +240,13 @@ HostTensor Generation::window_output(const Sequences& sequences) {
     }
     dataset.inputs.push_back({"x", make_rows(std::move(values))});
   }
+  const auto& [shards, loc] = engine_.setup().config().data.head_tail;
+  if (shards > 1)
+    order_steps(dataset, shards, loc);
   std::vector<int64_t> rows(static_cast<size_t>(num_rows_));
   std::iota(rows.begin(), rows.end(), 0);
-  return std::move(engine_.predict_step({&dataset, rows})[0]);
+  HostTensor output = std::move(engine_.predict_step({&dataset, rows})[0]);
+  return restore_steps(std::move(output), shards);
 }
 
 }  // namespace meshtrain

@@ -22,8 +22,8 @@ struct GenerationModel {
   bool gives_steps =
       true;  // (batch, steps, ids); false: (batch, ids), of the step behind the window
   bool gives_logits = true;  // false: probabilities
-  // Inputs beside the ids are known by their names, `positions` and `segments`, as the sources of
-  // texts know them.
+  // Inputs beside the ids are known by their names, `positions`, `segments` and `padding_mask`, as
+  // the sources of texts know them.
   std::vector<SequenceInput> inputs;
 };
 

@@ -29,6 +29,9 @@ struct PassPosition {
   int64_t step = 0;       // done
   int64_t steps = 0;      // in all
   TrainPosition at = {};  // of the training, in kValidation
+
+  // A validation between two steps, not behind the last of an epoch.
+  bool is_within_epoch() const { return pass == Pass::kValidation && !at.epoch_trained; }
 };
 
 // Why training ends before its last epoch.

@@ -16,6 +16,14 @@ using Clock = std::function<double()>;  // seconds, from any origin, never back
 using Logs = std::vector<std::pair<std::string, double>>;
 // The values of metrics that have several, one per class or threshold; Logs has their mean.
 using LogLists = std::map<std::string, std::vector<double>>;
+// The logs of a validation, with "val_" before their names.
+inline Logs validation_logs(const Logs& logs) {
+  Logs out;
+  for (const auto& [name, value] : logs) {
+    out.emplace_back("val_" + name, value);
+  }
+  return out;
+}
 
 struct TrainPosition {
   int64_t step = 0;            // training steps since the run began
@@ -37,6 +45,11 @@ struct EpochReport {
   double train_seconds = 0;  // the steps alone
   Logs logs;  // sorted training values, then sorted validation values with "val_" before them
   LogLists lists = {};  // under the same names
+
+  // Without validation; 0 where no step was timed.
+  double seconds_per_step() const {
+    return timed_steps > 0 ? train_seconds / static_cast<double>(timed_steps) : 0;
+  }
 };
 
 struct EvaluateReport {

@@ -71,9 +71,8 @@ std::vector<StepBatch> steps_of_run(const Config& config, const RunSamples& samp
   if (samples.train > 0)
     add_training(config, samples.train, most, list);
   if (samples.validation > 0) {
-    const int64_t batch =
-        fit.validation_batch_size > 0 ? fit.validation_batch_size.value : fit.batch_size.value;
-    add_tests(samples.validation, std::min(batch, most), fit.validation_steps, list);
+    add_tests(samples.validation, std::min(validation_batch_size(fit), most), fit.validation_steps,
+              list);
   }
   if (samples.evaluated > 0) {
     add_tests(samples.evaluated, std::min(evaluated_batch_size(config), most),

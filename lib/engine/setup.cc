@@ -7,9 +7,11 @@
 
 #include "base/text.h"
 #include "data/dataset.h"
+#include "nn/step_positions.h"
 #include "passes/bucket.h"
 #include "passes/layouts.h"
 #include "passes/remat.h"
+#include "passes/step_order.h"
 
 namespace meshtrain {
 namespace {
@@ -196,11 +198,27 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   }
   assign_layouts(variables, user, options, mesh());
   graphs_->set_variables(std::move(variables));
+  check_step_order();
   add_caches();
   warnings_.append(diagnostics);
 }
 
 Setup::~Setup() = default;
+
+void Setup::check_step_order() const {
+  const auto& [shards, loc] = config_.data.head_tail;
+  if (shards <= 1) {
+    return;
+  }
+  const std::string obstacle = step_order_obstacle(graphs_->predict(2), kStepPositions);
+  if (!obstacle.empty()) {
+    throw ConfigError("E113", loc,
+                      fmt::format("`head_tail` needs a model whose outputs do not depend on the "
+                                  "order of steps but for attention: {}",
+                                  obstacle))
+        .help("leave `head_tail` out: context parallelism is right without it");
+  }
+}
 
 void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   const std::vector<int>& inputs = model_->inputs();
@@ -318,7 +336,7 @@ void Setup::add_caches() {
 }
 
 IncrementalGraph Setup::decode_graph(int64_t steps) const {
-  Graph whole = graphs_->predict(decode_.rows);
+  Graph whole = graphs_->predict(decode_.rows, /*in_order=*/true);
   whole.variables.resize(num_own_variables_);
   Sharding rows;
   if (decode_.rows % mesh().size_of(distribution_.batch_axes) == 0) {

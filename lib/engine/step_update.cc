@@ -1,5 +1,6 @@
 // The gradients of a step and what they, and layers, make of the weights.
 #include "engine/step_frame.h"
+#include "nn/graph_parts.h"
 
 namespace meshtrain {
 
@@ -135,21 +136,22 @@ void StepGraphs::update_norms(Frame& frame, const std::vector<Optimizer::WeightU
   const auto scope = b.scope("norms");
   const auto zero = [&] { return b.constant(0, dtype_); };
   // Not `square`: sums of it are shared with a clip by norm, which then adds up in another order.
-  const auto add_square = [&](ValueId sum, ValueId value) {
+  const auto square = [&](ValueId value) {
     const ValueId typed = b.cast(value, dtype_);
-    return b.add(sum, b.reduce_sum_all(b.mul(typed, typed)));
+    return b.reduce_sum_all(b.mul(typed, typed));
   };
-  ValueId gradient = zero(), weight = zero(), change = zero();
+  std::vector<ValueId> gradients = {zero()}, weights = {zero()}, changes = {zero()};
   for (size_t i = 0; i < before.size(); ++i) {
-    weight = add_square(weight, before[i].param);
+    weights.push_back(square(before[i].param));
     if (before[i].grad != kNone) {
-      gradient = add_square(gradient, before[i].grad);
+      gradients.push_back(square(before[i].grad));
     }
     if (after[i] != before[i].param) {
-      change = add_square(change, b.sub(b.cast(after[i], dtype_), b.cast(before[i].param, dtype_)));
+      changes.push_back(square(b.sub(b.cast(after[i], dtype_), b.cast(before[i].param, dtype_))));
     }
   }
-  const ValueId size = b.sqrt(weight);
+  const ValueId gradient = sum_of_scalars(b, gradients), change = sum_of_scalars(b, changes);
+  const ValueId size = b.sqrt(sum_of_scalars(b, weights));
   const ValueId ratio = b.select(b.binary("eq", size, zero()), zero(), b.div(b.sqrt(change), size));
   const ValueId norms[] = {optimizer_.unscaled(b, b.sqrt(gradient), frame.optimizer.scalars), size,
                            ratio};

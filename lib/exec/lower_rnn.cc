@@ -13,7 +13,7 @@ RnnActivation activation_of(std::string_view name) {
 }
 
 RnnShape rnn_shape(const StepContext& context, const RnnOperands& at) {
-  const Buffer &x = context.input(0), &h0 = context.input(2);
+  const Buffer &x = context.input(0), &kernel = context.input(1), &h0 = context.input(2);
   RnnShape out;
   out.dtype = x.dtype;
   out.cell = at.is_lstm          ? RnnCell::kLstm
@@ -24,7 +24,11 @@ RnnShape rnn_shape(const StepContext& context, const RnnOperands& at) {
   out.recurrent = activation_of(context.attr_string("recurrent_activation"));
   out.batch = x.shape[0];
   out.steps = x.shape[1];
-  out.units = h0.shape[1];
+  out.units = h0.shape.back();
+  for (size_t d = 0; d + 2 < h0.shape.size(); ++d) {
+    out.space[d] = h0.shape[d + 1];
+    out.window[d] = kernel.shape[d];
+  }
   return out;
 }
 
@@ -44,6 +48,8 @@ void add_scan(StepContext& context, bool is_gradient) {
     RnnArrays a{input(at.x),    input(at.kernel), input(at.h0),  input(at.c0),
                 input(at.bias), input(at.mask),   input(at.drop)};
     if (is_gradient) {
+      a.gates = input(at.x);
+      a.x = nullptr;
       a.h = input(at.h);
       a.c = input(at.c);
       a.dh = input(at.dh);
@@ -55,6 +61,7 @@ void add_scan(StepContext& context, bool is_gradient) {
     } else {
       a.h = output(0);
       a.c = at.is_lstm ? output(1) : nullptr;
+      a.gates = output(at.kept);
     }
     context.add(ScanRnnSpec{shape, is_gradient, a});
   }

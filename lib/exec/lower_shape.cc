@@ -111,6 +111,7 @@ std::vector<OpLowering> shape_lowerings() {
       {"reshape", lower_copy},
       {"reverse", lower_reverse},
       {"slice", lower_slice},
+      {"stop_gradient", lower_copy},
       {"transpose", lower_transpose},
       {"var_use", lower_copy},
   };

@@ -247,6 +247,10 @@ ValueId Builder::concat(std::vector<ValueId> parts, int axis) {
   return parts.size() == 1 ? parts[0] : apply("concat", std::move(parts), {{"axis", normal}});
 }
 
+ValueId Builder::stop_gradient(ValueId x) {
+  return apply("stop_gradient", {x});
+}
+
 ValueId Builder::reverse(ValueId x, int axis) {
   return apply("reverse", {x}, {{"axis", normal_axis(axis, shape(x).size())}});
 }

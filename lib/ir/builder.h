@@ -105,6 +105,7 @@ class Builder {
   ValueId pad(ValueId x, int axis, int64_t before, int64_t after, double value = 0);
   ValueId concat(std::vector<ValueId> parts, int axis);
   ValueId reverse(ValueId x, int axis);
+  ValueId stop_gradient(ValueId x);  // x as a constant: no derivative goes through it
 
   // --- reductions
   // ----------------------------------------------------------------------------------

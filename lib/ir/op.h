@@ -117,6 +117,9 @@ struct OpDef {
   bool is_product = false;
   // Reads as many bytes of operand 0 as it writes.
   bool is_lookup = false;
+  // An attribute that is 1 where the op has a last result beside the others: one for the gradient,
+  // left out (0) where nothing reads it.
+  std::string_view spare_result = {};
 };
 
 // Throws InternalError when there is none of this name.

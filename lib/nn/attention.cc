@@ -10,6 +10,7 @@
 #include "nn/layers.h"
 #include "nn/roles.h"
 #include "nn/rotary.h"
+#include "nn/step_positions.h"
 
 namespace meshtrain {
 namespace {
@@ -73,7 +74,7 @@ class ProjectedAttention : public ConfiguredLayer {
     v = in_rows(b, v, rank);
     if (config_.has("rotary")) {
       const ConfigObject& rotary = config_.arg("rotary").object();
-      const ValueId positions = role_value(context, at.positions, inputs, DType::kInt32);
+      const ValueId positions = positions_of(context, at, inputs, b.shape(q));
       q = rotate(b, rotary, q, positions);
       k = rotate(b, rotary, k, positions);
     }
@@ -309,6 +310,17 @@ class ProjectedAttention : public ConfiguredLayer {
     return role ? context.builder.cast(inputs[*role], dtype) : kNone;
   }
 
+  // Positions (batch, steps) of queries and keys; kNone where they are in order.
+  ValueId positions_of(CallContext& context, const AttentionInputs& at,
+                       std::span<const ValueId> inputs, const Shape& queries) const {
+    if (at.positions) {
+      return role_value(context, at.positions, inputs, DType::kInt32);
+    }
+    const ValueId positions = step_positions(context, queries[1]);
+    return positions == kNone ? kNone
+                              : context.builder.broadcast_to(positions, {queries[0], queries[1]});
+  }
+
   ValueId attend(CallContext& context, const AttentionInputs& at, std::span<const ValueId> inputs,
                  ValueId q, ValueId k, ValueId v) const {
     Builder& b = context.builder;
@@ -342,9 +354,15 @@ class ProjectedAttention : public ConfiguredLayer {
     const ValueId segments = value(at.segments, DType::kInt32);
     attention.set(Operand::kQuerySegments, segments);
     attention.set(Operand::kKeySegments, segments);
-    const ValueId positions = value(at.positions, DType::kInt32);
+    const ValueId positions = attention.causal || attention.window > 0 || at.positions
+                                  ? positions_of(context, at, inputs, b.shape(q))
+                                  : kNone;
     attention.set(Operand::kQueryPositions, positions);
-    attention.set(Operand::kKeyPositions, positions);
+    attention.set(Operand::kKeyPositions,
+                  at.positions || positions == kNone
+                      ? positions
+                      : b.broadcast_to(key_positions(context, b.shape(k)[1]),
+                                       {b.shape(k)[0], b.shape(k)[1]}));
     ValueId mask = value(at.attention_mask, DType::kBool);
     if (mask != kNone && b.shape(mask).size() == 3) {
       mask = b.expand_dims(mask, 1);

@@ -20,7 +20,9 @@ class IdEncoding {
     if (keeps_ids()) {
       return ids;
     }
-    if (mode_ != "one_hot" || (ids.size() > 1 && ids.back() == 1)) {
+    if (mode_ != "one_hot") {
+      ids.erase(ids.begin() + 1);  // as Keras: dimension 1, also of several
+    } else if (ids.size() > 1 && ids.back() == 1) {
       ids.pop_back();
     }
     ids.push_back(depth_);
@@ -35,7 +37,7 @@ class IdEncoding {
     if (mode_ == "one_hot") {
       return b.reshape(rows, out);
     }
-    const std::vector<int64_t> places = {last_axis(b, ids)};
+    const std::vector<int64_t> places = {1};
     return mode_ == "count" ? b.reduce_sum(rows, places) : b.reduce_max(rows, places);
   }
 

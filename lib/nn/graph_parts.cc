@@ -51,6 +51,14 @@ ValueId l2_normalized(Builder& b, ValueId x, int64_t axis) {
   return b.mul(x, inverse_length(b, sum, kEpsilon * kEpsilon));
 }
 
+ValueId sum_of_scalars(Builder& b, const std::vector<ValueId>& scalars) {
+  std::vector<ValueId> rows;
+  for (const ValueId scalar : scalars) {
+    rows.push_back(b.expand_dims(scalar, 0));
+  }
+  return b.reduce_sum_all(b.concat(std::move(rows), 0));
+}
+
 ValueId inverse_length(Builder& b, ValueId sum, double least) {
   const ValueId zero = constant_like(b, sum, 0);
   return b.select(b.binary("eq", sum, zero), zero, b.unary("rsqrt", b.maximum(sum, least)));

@@ -28,6 +28,10 @@ inline ValueId one_minus(Builder& b, ValueId x) {
 // Returns these numbers as a vector: a constant of a graph has one value only.
 ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
 
+// The sum of scalars of one dtype, of at least one. Where they are sums over shards, all are
+// reduced together: as addends in turn each would be, and wait, alone.
+ValueId sum_of_scalars(Builder& builder, const std::vector<ValueId>& scalars);
+
 // Whether an id is not 0, bool.
 inline ValueId nonzero_mask(Builder& b, ValueId ids) {
   return b.binary("ne", ids, constant_like(b, ids, 0));

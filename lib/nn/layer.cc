@@ -35,6 +35,8 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                resizing_layers,
                                batch_normalization_layers,
                                normalization_layers,
+                               spectral_layers,
+                               spectrogram_layers,
                                noise_layers,
                                augmentation_layers,
                                color_layers,
@@ -46,7 +48,7 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                application_layers,
                                hub_layers}) {
       for (const LayerEntry& entry : family()) {
-        MESHTRAIN_CHECK(find_class(Category::kLayer, entry.class_name) != nullptr,
+        MESHTRAIN_CHECK(entry.is_part || find_class(Category::kLayer, entry.class_name) != nullptr,
                         "{} is not declared", entry.class_name);
         table.emplace(entry.class_name, entry);
       }

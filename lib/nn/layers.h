@@ -16,6 +16,7 @@ namespace meshtrain {
 struct LayerEntry {
   std::string_view class_name;
   std::unique_ptr<Layer> (*make)(const ConfigObject& config);
+  bool is_part = false;  // of another layer only: no class of a config
 };
 
 std::vector<LayerEntry> core_layers();                 // core.cc
@@ -42,6 +43,8 @@ std::vector<LayerEntry> padding_layers();              // padding.cc
 std::vector<LayerEntry> resizing_layers();             // resizing.cc
 std::vector<LayerEntry> batch_normalization_layers();  // batch_normalization.cc
 std::vector<LayerEntry> normalization_layers();        // normalization.cc
+std::vector<LayerEntry> spectral_layers();             // spectral_normalization.cc
+std::vector<LayerEntry> spectrogram_layers();          // spectrogram.cc
 std::vector<LayerEntry> noise_layers();                // noise.cc
 std::vector<LayerEntry> augmentation_layers();         // augmentation.cc
 std::vector<LayerEntry> color_layers();                // color_layers.cc

@@ -350,7 +350,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
                                   int64_t seed,
                                   const std::function<ValueId(const std::string&, ValueId)>& pinned,
                                   std::vector<ValueId>* penalties, std::vector<ValueId>* updates,
-                                  std::vector<ValueId>* masks) const {
+                                  std::vector<ValueId>* masks, int64_t head_tail) const {
   MESHTRAIN_CHECK(inputs.size() == inputs_.size(), "{} inputs for {}", inputs.size(),
                   inputs_.size());
   MESHTRAIN_CHECK(parameters.size() == weights_.size(), "{} parameters for {}", parameters.size(),
@@ -370,6 +370,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
     CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}, {}, {}};
+    context.head_tail = head_tail;
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];

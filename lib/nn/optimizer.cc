@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
+#include "nn/graph_parts.h"
 #include "nn/optimizer_rules.h"
 #include "nn/regularizers.h"
 #include "nn/schedules.h"
@@ -124,17 +125,17 @@ class Apply {
   }
 
   void clip_by_global_norm(std::vector<ValueId>& grads, double limit) {
-    ValueId sum = kNone;
+    std::vector<ValueId> squares;
     for (const ValueId grad : grads) {
       if (grad != kNone) {
         const ValueId square = b_.reduce_sum_all(b_.square(grad));
-        sum = sum == kNone ? square : b_.add(sum, b_.cast(square, b_.dtype(sum)));
+        squares.push_back(squares.empty() ? square : b_.cast(square, b_.dtype(squares[0])));
       }
     }
-    if (sum == kNone) {
+    if (squares.empty()) {
       return;
     }
-    const ValueId norm = b_.sqrt(sum);
+    const ValueId norm = b_.sqrt(sum_of_scalars(b_, squares));
     const ValueId finite = b_.mul(b_.minimum(b_.unary("reciprocal", norm), 1 / limit), limit);
     // norm - norm is 0 for a finite norm and NaN otherwise, which then reaches every weight.
     const ValueId scale = b_.add(finite, b_.sub(norm, norm));

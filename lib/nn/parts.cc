@@ -1,5 +1,10 @@
 #include "nn/parts.h"
 
+#include <algorithm>
+#include <array>
+
+#include "config/cells.h"
+
 namespace meshtrain {
 
 Shape CompositeLayer::build_part(Part& part, const ConfigObject& object,
@@ -35,6 +40,18 @@ bool CompositeLayer::takes_layer(const char* argument, const ConfigObject& layer
   return ok;
 }
 
+bool CompositeLayer::is_whole_layer(const char* argument, Diagnostics& diagnostics) const {
+  constexpr std::array<std::string_view, 4> kRefused = {"Input", "Call", "Repeat", "Lambda"};
+  const std::string& given = config_.arg(argument).object().class_name;
+  if (std::find(kRefused.begin(), kRefused.end(), given) == kRefused.end() &&
+      !is_cell_class(given)) {
+    return true;
+  }
+  argument_error(diagnostics, argument, fmt::format("is {}, which is no layer of its own", given))
+      .help("name a class of layers, such as `layer: {Dense: {units: 8}}`");
+  return false;
+}
+
 ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
                                   std::span<const ValueId> inputs, std::span<const ValueId> masks,
                                   std::vector<ValueId>* further) const {
@@ -53,6 +70,7 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
                   {},
                   context.add_loss,
                   {}};
+  own.head_tail = context.head_tail;
   own.weight = [&](int index) {
     const ValueId value = context.weight(part.first_weight + index);
     return layer.casts_weights() && is_floating(b.dtype(value)) ? b.cast(value, layer.dtype)

@@ -29,6 +29,8 @@ class CompositeLayer : public ConfiguredLayer {
   bool takes_layer(const char* argument, Diagnostics& diagnostics) const {
     return takes_layer(argument, config_.arg(argument).object(), diagnostics);
   }
+  // Reports an argument that stands for other layers or for a part of one: Call, Repeat, a cell.
+  bool is_whole_layer(const char* argument, Diagnostics& diagnostics) const;
   // `masks`: of the inputs, or none. `further` receives the part's outputs beside its first.
   ValueId call_part(CallContext& context, const Part& part, std::span<const ValueId> inputs,
                     std::span<const ValueId> masks = {},

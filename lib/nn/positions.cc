@@ -8,6 +8,7 @@
 #include "nn/compile.h"
 #include "nn/layers.h"
 #include "nn/rotary.h"
+#include "nn/step_positions.h"
 
 namespace meshtrain {
 namespace {
@@ -56,9 +57,16 @@ class PositionLayer : public ConfiguredLayer {
     const ConfigValue* start = use.call_argument("start_index");
     return start == nullptr ? 0 : start->integer();
   }
-  // (batch, steps) int32, or kNone.
-  ValueId positions(Builder& b, std::span<const ValueId> inputs) const {
-    return has_role("positions") ? b.cast(inputs[role("positions")], DType::kInt32) : kNone;
+  // (batch, steps) int32 or, where they are the same in each sample, (steps,); kNone: in order.
+  ValueId positions(CallContext& context, std::span<const ValueId> inputs, int64_t steps) const {
+    return has_role("positions") ? context.builder.cast(inputs[role("positions")], DType::kInt32)
+                                 : step_positions(context, steps, start_index());
+  }
+  // The same as (batch or 1, steps).
+  ValueId positions_of_samples(CallContext& context, std::span<const ValueId> inputs,
+                               int64_t steps) const {
+    const ValueId found = positions(context, inputs, steps);
+    return found == kNone || has_role("positions") ? found : context.builder.expand_dims(found, 0);
   }
   bool positions_fit(std::span<const Shape> inputs, int64_t steps, Diagnostics& diagnostics) const {
     if (!has_role("positions") || inputs[role("positions")] == Shape{kUnknownDim, steps}) {
@@ -76,7 +84,7 @@ ValueId table_rows(Builder& b, ValueId table, ValueId positions, int64_t start,
                    const Shape& shape) {
   const int64_t steps = shape[shape.size() - 2];
   if (positions != kNone) {
-    return b.gather_rows(table, positions);
+    return b.broadcast_to(b.gather_rows(table, positions), shape);
   }
   const bool is_whole = start == 0 && b.shape(table)[0] == steps;
   return b.broadcast_to(is_whole ? table : b.slice(table, 0, start, start + steps), shape);
@@ -116,7 +124,8 @@ class PositionEmbedding final : public PositionLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const Shape shape = b.shape(inputs[role("inputs")]);
-    return table_rows(b, context.weight(table_), positions(b, inputs), start_index(), shape);
+    const ValueId places = positions(context, inputs, shape[shape.size() - 2]);
+    return table_rows(b, context.weight(table_), places, start_index(), shape);
   }
 
  private:
@@ -151,7 +160,7 @@ class SinePositionEncoding final : public PositionLayer {
     const ValueId pair = b.unary("floor", b.mul(feature, 0.5));
     const double step =
         -2 * std::log(config_.number("max_wavelength")) / static_cast<double>(features);
-    const ValueId given = positions(b, inputs);
+    const ValueId given = positions_of_samples(context, inputs, steps);
     const ValueId place =
         given == kNone ? b.add(b.iota({1, steps}, 1, f64), static_cast<double>(start_index()))
                        : b.cast(given, f64);
@@ -206,8 +215,9 @@ class RotaryEmbedding final : public PositionLayer {
     const Shape shape = b.shape(ordered);
     const int64_t others =
         std::accumulate(shape.begin() + 2, shape.end() - 1, int64_t{1}, std::multiplies<>());
-    const auto [cosine, sine] = rotary_angles(b, config_, positions(b, inputs), start_index(),
-                                              shape[1], shape.back(), b.dtype(x));
+    const auto [cosine, sine] =
+        rotary_angles(b, config_, positions_of_samples(context, inputs, shape[1]), start_index(),
+                      shape[1], shape.back(), b.dtype(x));
     const ValueId rotated = b.apply(
         "rotary", {b.reshape(ordered, {shape[0], shape[1], others, shape.back()}), cosine, sine},
         {{"inverse", int64_t{0}}});
@@ -276,8 +286,8 @@ class TokenAndPositionEmbedding final : public PositionLayer {
     const ValueId ids = b.cast(inputs[role("inputs")], DType::kInt32);
     const ValueId tokens = to_compute(context, b.gather_rows(context.weight(token_), ids));
     const Shape shape = b.shape(tokens);
-    const ValueId places =
-        table_rows(b, context.weight(position_), positions(b, inputs), start_index(), shape);
+    const ValueId places = table_rows(b, context.weight(position_),
+                                      positions(context, inputs, shape[1]), start_index(), shape);
     return b.add(tokens, to_compute(context, places));
   }
   bool makes_mask() const override { return config_.boolean("mask_zero"); }

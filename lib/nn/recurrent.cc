@@ -1,5 +1,5 @@
-// SimpleRNN, LSTM, GRU and RNN: a cell (recurrent_cells.cc) over all steps of a sequence. Source:
-// Keras 3 layers/rnn.
+// SimpleRNN, LSTM, GRU, RNN and ConvLSTM: a cell (recurrent_cells.cc, conv_lstm.cc) over all steps
+// of a sequence. Source: Keras 3 layers/rnn.
 #include "nn/recurrent.h"
 
 #include <algorithm>
@@ -12,12 +12,15 @@
 namespace meshtrain {
 namespace {
 
+constexpr std::string_view kConvLstm = "ConvLSTM";
+
 class Recurrent : public CompositeLayer {
  public:
   using CompositeLayer::CompositeLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    if (!takes_sequence(inputs, diagnostics) || !takes_cell(diagnostics)) {
+    if (!takes_sequence(inputs, diagnostics) || !has_steps(inputs, diagnostics) ||
+        !takes_cell(diagnostics)) {
       return failed_shape();
     }
     const ConfigObject object = cell_object();
@@ -36,6 +39,7 @@ class Recurrent : public CompositeLayer {
     Builder& b = context.builder;
     ValueId x = to_compute(context, inputs[0]);
     ValueId mask = context.masks.empty() ? kNone : context.masks[0];
+    check_mask(b, mask);
     if (config_.boolean("go_backwards")) {
       x = b.reverse(x, 1);
       mask = mask == kNone ? kNone : b.reverse(mask, 1);
@@ -75,8 +79,25 @@ class Recurrent : public CompositeLayer {
   }
   virtual std::string cell_name(const ConfigObject& cell) const { return inner_name(cell); }
   virtual bool takes_cell(Diagnostics&) const { return true; }
+  // Reports what is no sequence; its sizes beside batch and steps are the cell's to check.
+  virtual bool takes_sequence(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
+    if (inputs.empty() || inputs[0].size() != 3 || inputs[0][2] == kUnknownDim) {
+      shape_error(diagnostics, inputs, "it takes (batch, steps, features), with known features")
+          .help("give the Input the shape [steps, features], or put an Embedding before it");
+      return false;
+    }
+    return true;
+  }
 
  private:
+  bool has_steps(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
+    if (inputs[0][1] == 0) {
+      shape_error(diagnostics, inputs, "it takes at least one step");
+      return false;
+    }
+    return true;
+  }
+
   // Makes the variables of a stateful layer; reports a batch of unknown size.
   bool keeps_states(Diagnostics& diagnostics) {
     if (!config_.boolean("stateful")) {
@@ -95,19 +116,6 @@ class Recurrent : public CompositeLayer {
           kept_.empty() ? "rnn_state" : fmt::format("rnn_state_{}", kept_.size());
       kept_.push_back(
           Layer::add_weight(name, shape, variable_dtype, filled_with(0), /*trainable=*/false));
-    }
-    return true;
-  }
-
-  bool takes_sequence(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
-    if (inputs.empty() || inputs[0].size() != 3 || inputs[0][2] == kUnknownDim) {
-      shape_error(diagnostics, inputs, "it takes (batch, steps, features), with known features")
-          .help("give the Input the shape [steps, features], or put an Embedding before it");
-      return false;
-    }
-    if (inputs[0][1] == 0) {
-      shape_error(diagnostics, inputs, "it takes at least one step");
-      return false;
     }
     return true;
   }
@@ -162,6 +170,18 @@ class Recurrent : public CompositeLayer {
     return out;
   }
 
+  // Throws ConfigError E120 for a mask that is not one of steps, as Masking makes of images.
+  void check_mask(const Builder& b, ValueId mask) const {
+    if (mask == kNone || b.shape(mask).size() == 2) {
+      return;
+    }
+    throw ConfigError("E120", loc,
+                      fmt::format("layer `{}` ({}) gets a mask of {}: it takes one of (batch, "
+                                  "steps)",
+                                  name, class_name, shape_string(b.shape(mask))))
+        .help("mask steps before they become images: put Masking before a TimeDistributed Reshape");
+  }
+
   // Throws ConfigError E120 where a stateful layer gets a batch of another size.
   void check_batch(int64_t batch) const {
     if (kept_.empty() || weights[static_cast<size_t>(kept_[0])].shape[0] == batch) {
@@ -179,6 +199,28 @@ class Recurrent : public CompositeLayer {
 
   Part cell_;
   std::vector<int> kept_;  // weights: the states of a stateful layer
+};
+
+// The steps are images.
+class ConvLstm final : public Recurrent {
+ public:
+  using Recurrent::Recurrent;
+
+ protected:
+  std::string cell_name(const ConfigObject&) const override { return "conv_lstm_cell"; }
+  bool takes_sequence(std::span<const Shape> inputs, Diagnostics& diagnostics) const override {
+    const size_t rank = static_cast<size_t>(config_.class_name.at(kConvLstm.size()) - '0') + 3;
+    if (!inputs.empty() && inputs[0].size() == rank) {
+      return true;
+    }
+    const bool first = string_or(config_, "data_format", "") == "channels_first";
+    const std::string_view sizes[] = {"width", "height, width", "depth, height, width"};
+    const std::string step = fmt::format("{}{}{}", first ? "channels, " : "", sizes[rank - 4],
+                                         first ? "" : ", channels");
+    shape_error(diagnostics, inputs, fmt::format("it takes (batch, steps, {})", step))
+        .help(fmt::format("give the Input the shape [steps, {}]", step));
+    return false;
+  }
 };
 
 // The cell is an argument.
@@ -207,10 +249,15 @@ bool is_rnn_state(std::string_view path) {
 
 std::vector<LayerEntry> recurrent_layers() {
   std::vector<LayerEntry> out = recurrent_cells();
+  const std::vector<LayerEntry> more = conv_lstm_cells();
+  out.insert(out.end(), more.begin(), more.end());
   out.insert(out.end(), {{"SimpleRNN", make_as<Recurrent>},
                          {"LSTM", make_as<Recurrent>},
                          {"GRU", make_as<Recurrent>},
-                         {"RNN", make_as<Rnn>}});
+                         {"RNN", make_as<Rnn>},
+                         {"ConvLSTM1D", make_as<ConvLstm>},
+                         {"ConvLSTM2D", make_as<ConvLstm>},
+                         {"ConvLSTM3D", make_as<ConvLstm>}});
   return out;
 }
 

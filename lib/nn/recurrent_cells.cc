@@ -9,7 +9,6 @@
 
 #include "config/cells.h"
 #include "config/flow.h"
-#include "ir/ops/rnn.h"
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/compile.h"
@@ -44,6 +43,25 @@ double dropout_rate(const CallContext& context, const ConfigObject& config, cons
   return rate < 1 ? rate : 0;  // Keras drops nothing at a rate of 1
 }
 
+ValueList add_scan(Builder& b, const ConfigObject& config, const std::string& cell,
+                   ValueList operands, ValueId mask, ValueId drop) {
+  for (const ValueId value : {mask, drop}) {
+    if (value != kNone) {
+      operands.push_back(value);
+    }
+  }
+  ValueList states =
+      b.add_node("scan_rnn", std::move(operands),
+                 {{"cell", cell},
+                  {"activation", scan_activation(config, "activation")},
+                  {"recurrent_activation", scan_activation(config, "recurrent_activation")},
+                  {"has_mask", int64_t{mask != kNone}},
+                  {"has_drop", int64_t{drop != kNone}},
+                  {"keeps_gates", int64_t{cell != "simple"}}});
+  states.resize(cell == "lstm" ? 2 : 1);  // behind them, the gates for the gradient
+  return states;
+}
+
 namespace {
 
 class Cell : public ConfiguredLayer {
@@ -52,7 +70,9 @@ class Cell : public ConfiguredLayer {
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     units_ = config_.integer("units");
-    if (!takes_activations(diagnostics)) {
+    if (!takes_scan_activations(config_, [&](auto... of) -> Diagnostic& {
+          return argument_error(diagnostics, of...);
+        })) {
       return failed_shape();
     }
     const Shape& x = inputs[0];
@@ -90,18 +110,7 @@ class Cell : public ConfiguredLayer {
       operands.push_back(bias == kNone ? b.constant(0, b.dtype(x), {gates() * units_})
                                        : bias_row(b, bias, 1));
     }
-    for (const ValueId value : {mask, drop}) {
-      if (value != kNone) {
-        operands.push_back(value);
-      }
-    }
-    const ValueList states =
-        b.add_node("scan_rnn", std::move(operands),
-                   {{"cell", op_cell()},
-                    {"activation", scan_activation(config_, "activation")},
-                    {"recurrent_activation", scan_activation(config_, "recurrent_activation")},
-                    {"has_mask", int64_t{mask != kNone}},
-                    {"has_drop", int64_t{drop != kNone}}});  // of all steps: h, and c of LSTM
+    const ValueList states = add_scan(b, config_, op_cell(), std::move(operands), mask, drop);
     for (const ValueId state : states) {
       context.also(state);
     }
@@ -119,19 +128,6 @@ class Cell : public ConfiguredLayer {
   virtual bool has_two_biases() const { return false; }
 
  private:
-  bool takes_activations(Diagnostics& diagnostics) const {
-    bool ok = true;
-    for (const char* argument : {"activation", "recurrent_activation"}) {
-      if (scan_activation(config_, argument).empty()) {
-        argument_error(diagnostics, argument, "is none of those that recurrent layers have")
-            .help(fmt::format("write one of these, without arguments: {}",
-                              fmt::join(rnn_activations(), ", ")));
-        ok = false;
-      }
-    }
-    return ok;
-  }
-
   // x K. One mask drops features at all steps of a sequence; where states are dropped each gate has
   // a mask of its own, as in Keras.
   ValueId input_product(CallContext& context, ValueId x, bool each_gate) const {

@@ -3,6 +3,7 @@
 #include "nn/compile.h"
 #include "nn/layers.h"
 #include "nn/roles.h"
+#include "nn/step_positions.h"
 
 namespace meshtrain {
 namespace {
@@ -111,6 +112,12 @@ class ScoreAttention : public ConfiguredLayer {
     attention.seed = seed(context);
     attention.set(AttentionOperand::kStep, attention.rate > 0 ? context.step : kNone);
     attention.set(AttentionOperand::kKeyMask, key_mask);
+    if (const ValueId order = causal ? step_positions(context, shape[1]) : kNone; order != kNone) {
+      const int64_t keys = b.shape(k)[1];
+      attention.set(AttentionOperand::kQueryPositions, b.broadcast_to(order, {shape[0], shape[1]}));
+      attention.set(AttentionOperand::kKeyPositions,
+                    b.broadcast_to(key_positions(context, keys), {shape[0], keys}));
+    }
     return b.squeeze(add_attention(b, b.expand_dims(scaled_query(context, q), 2),
                                    b.expand_dims(k, 2), b.expand_dims(v, 2), attention),
                      2);

@@ -15,6 +15,7 @@ namespace meshtrain {
 class SpatialLayer : public ConfiguredLayer {
  public:
   explicit SpatialLayer(const ConfigObject& config);
+  SpatialLayer(const ConfigObject& config, size_t rank) : ConfiguredLayer(config), rank_(rank) {}
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override;
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override;
   DType output_dtype(std::span<const DType> inputs) const override;

@@ -1,6 +1,5 @@
 // Bidirectional and TimeDistributed: layers around another layer. Source: Keras 3 layers/rnn.
 #include <algorithm>
-#include <array>
 
 #include "config/cells.h"
 #include "nn/arguments.h"
@@ -117,7 +116,7 @@ class Bidirectional final : public CompositeLayer {
       return true;
     }
     argument_error(diagnostics, argument, fmt::format("is {}, which has no steps", given))
-        .help("write a SimpleRNN, an LSTM, a GRU or an RNN");
+        .help("write a SimpleRNN, an LSTM, a GRU, an RNN or a ConvLSTM");
     return false;
   }
   bool is_pair(const ConfigObject& forward, const ConfigObject& backward,
@@ -246,7 +245,6 @@ class TimeDistributed final : public CompositeLayer {
     return out;
   }
   bool is_layer(Diagnostics& diagnostics) const {
-    constexpr std::array<std::string_view, 4> kRefused = {"Input", "Call", "Repeat", "Lambda"};
     const std::string& given = config_.arg("layer").object().class_name;
     if (is_stateful(config_.arg("layer").object())) {
       argument_error(diagnostics, "layer", "is stateful, but each step begins anew")
@@ -258,13 +256,7 @@ class TimeDistributed final : public CompositeLayer {
           .help("write it without TimeDistributed");
       return false;
     }
-    if (std::find(kRefused.begin(), kRefused.end(), given) == kRefused.end() &&
-        !is_cell_class(given)) {
-      return true;
-    }
-    argument_error(diagnostics, "layer", fmt::format("is {}, which is no layer of its own", given))
-        .help("name a class of layers, such as `layer: {Dense: {units: 8}}`");
-    return false;
+    return is_whole_layer("layer", diagnostics);
   }
 
   Part part_;

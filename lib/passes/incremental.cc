@@ -7,19 +7,10 @@
 #include "ir/op.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/rnn.h"
+#include "passes/step_dims.h"
 
 namespace meshtrain {
 namespace {
-
-struct Obstacle {
-  std::string text;
-};
-
-[[noreturn]] void refuse_node(const Node& node, std::string_view why) {
-  throw Obstacle{fmt::format("`{}` ({}) {}", node.path, node.op->name, why)};
-}
-
-constexpr const char* kJoins = "joins steps";
 
 class IncrementalBuilder {
  public:
@@ -75,7 +66,7 @@ class IncrementalBuilder {
     const Shape& shape = whole_.shape(node.outputs[0]);
     MESHTRAIN_CHECK(next_input_ < inputs_.size(), "input {} is unknown", next_input_);
     if (shape != input_shape() || shape.size() != 2 || shape[1] < 2)
-      throw Obstacle{"an input is no sequence of ids"};
+      throw StepObstacle{"an input is no sequence of ids"};
     switch (inputs_[next_input_++]) {
       case SequenceInput::kIds:
         return add_with_steps(node, {}, {1});
@@ -90,6 +81,8 @@ class IncrementalBuilder {
     const auto has_time = [&](ValueId input) { return time_of(input) != kNone; };
     if (node.op->kind == OpKind::kInput)
       return add_input(node);
+    if (node.op->kind == OpKind::kPin)  // its layout may split steps, of which a run has few
+      return set(node.outputs[0], mapped(node.inputs[0]), time_of(node.inputs[0]));
     if (std::none_of(node.inputs.begin(), node.inputs.end(), has_time))
       return add_with_steps(node, mapped_inputs(node), {kNone});
     if (node.op->name == "attention" && time_of(node.inputs[1]) != kNone)
@@ -121,58 +114,31 @@ class IncrementalBuilder {
       if (time != kNone)
         expected[static_cast<size_t>(time)] = steps_;
       if (b_.shape(results[i]) != expected)
-        refuse_node(node, kJoins);
+        refuse_node(node, kJoinsSteps);
       set(node.outputs[i], results[i], time);
     }
   }
 
-  // The factor of steps: that of all operands which have steps.
-  int time_factor(const Node& node, const ShardingRule& rule) const {
-    int found = kNone;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const int time = time_of(node.inputs[i]);
-      if (time == kNone)
-        continue;
-      const FactorList& factors = rule.operands[i][static_cast<size_t>(time)];
-      if (factors.size() != 1 || (found != kNone && factors[0] != found))
-        refuse_node(node, kJoins);
-      found = factors[0];
-    }
-    if (rule.factors[static_cast<size_t>(found)].kind != FactorKind::kPass)
-      refuse_node(node, kJoins);
-    return found;
-  }
-
-  // The dimension that is the factor of steps; kNone where there is none.
-  static int time_dim(const Node& node, const TensorFactors& tensor, int factor) {
-    int found = kNone;
-    for (size_t d = 0; d < tensor.size(); ++d) {
-      if (std::find(tensor[d].begin(), tensor[d].end(), factor) == tensor[d].end())
-        continue;
-      if (tensor[d].size() != 1 || found != kNone)
-        refuse_node(node, kJoins);
-      found = static_cast<int>(d);
-    }
-    return found;
-  }
-
   void add_by_rule(const Node& node) {
     const ShardingRule rule = sharding_rule(whole_, node);
-    const int factor = time_factor(node, rule);
+    std::vector<int> times_of_inputs;
+    for (const ValueId input : node.inputs)
+      times_of_inputs.push_back(time_of(input));
+    const int factor = step_factor(node, rule, times_of_inputs);
     ValueList inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
-      const int dim = time_dim(node, rule.operands[i], factor);
+      const int dim = step_dim(node, rule.operands[i], factor);
       if (dim != time_of(input) && time_of(input) != kNone)
-        refuse_node(node, kJoins);
+        refuse_node(node, kJoinsSteps);
       inputs.push_back(time_of(input) == kNone && dim != kNone ? rows_at(mapped(input), dim)
                                                                : mapped(input));
     }
     std::vector<int> times;
     for (const TensorFactors& result : rule.results) {
-      times.push_back(time_dim(node, result, factor));
+      times.push_back(step_dim(node, result, factor));
       if (times.back() == kNone)
-        refuse_node(node, kJoins);
+        refuse_node(node, kJoinsSteps);
     }
     add_with_steps(node, std::move(inputs), times);
   }
@@ -273,7 +239,7 @@ class IncrementalBuilder {
       refuse_node(node, "reads later steps: it is not causal");
     for (size_t i = 0; i < kAttentionInputs; ++i) {
       if (time_of(node.inputs[i]) != 1 || whole_.shape(node.inputs[i])[1] != length())
-        refuse_node(node, kJoins);
+        refuse_node(node, kJoinsSteps);
     }
     ValueList inputs = {mapped(node.inputs[0]), with_earlier(node, "key", mapped(node.inputs[1])),
                         with_earlier(node, "value", mapped(node.inputs[2]))};
@@ -330,7 +296,7 @@ class IncrementalBuilder {
     const auto input = [&](int i) -> ValueId& { return inputs[static_cast<size_t>(i)]; };
     const auto old = [&](int i) { return node.inputs[static_cast<size_t>(i)]; };
     if (time_of(old(at.x)) != 1 || time_of(old(at.h0)) != kNone)
-      refuse_node(node, kJoins);
+      refuse_node(node, kJoinsSteps);
     if (at.mask >= 0)
       input(at.mask) = these_steps(old(at.mask), 1);
     std::vector<int> caches;
@@ -371,7 +337,7 @@ IncrementalGraph make_incremental(const Graph& whole, std::span<const SequenceIn
     builder.add_all();
     result.is_bounded = builder.is_bounded();
     result.graph = builder.take();
-  } catch (const Obstacle& obstacle) {
+  } catch (const StepObstacle& obstacle) {
     result.obstacle = obstacle.text;
   }
   return result;

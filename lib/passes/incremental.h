@@ -28,7 +28,7 @@ struct IncrementalGraph {
 };
 
 // What an input (B, T) of int32 is: the tokens, their positions from 0 on, or the number of the
-// document, which is 1.
+// document, which is 1, as a mask of padding is.
 enum class SequenceInput { kIds, kPositions, kSegments };
 
 // `whole`: outputs of a model without gradients, T > 1; `inputs` are those of its inputs in order,

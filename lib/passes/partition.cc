@@ -138,7 +138,7 @@ class Partitioner {
 
   NodeId partition_node(Node& node) {
     const ShardingRule& rule = signatures_.rule(graph_, node);
-    const FactorAxes axes = assign_factors(graph_, node, rule, is_weight_, mesh_);
+    FactorAxes axes = assign_factors(graph_, node, rule, is_weight_, mesh_);
     const AxisMask kept = partial_to_keep(node, axes);
 
     SmallVector<Sharding, 4> operands, results;
@@ -220,17 +220,20 @@ class Partitioner {
   }
 
   // Partial axes of the operands that may stay partial through this node: it is elementwise or
-  // gives the same elements another order, is linear in them, and does not use them itself.
-  AxisMask partial_to_keep(const Node& node, const FactorAxes& axes) {
+  // gives the same elements another order, is linear in them, and does not use them itself. A sum
+  // of several partial values gives them up in `axes`: one collective of the sum takes the place of
+  // one of each term.
+  AxisMask partial_to_keep(const Node& node, FactorAxes& axes) {
     const bool keeps_elements = node.op->elementwise || node.op->is_view;
     if (!keeps_elements || !node.op->linearity) {
       return 0;
     }
-    AxisMask partial = 0;
+    AxisMask partial = 0, split = 0;
     uint32_t operands = 0;
     bool all_equal = true;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Sharding& sharding = actual(node.inputs[i]);
+      split |= sharding.dim_axes();
       if (sharding.partial == 0) {
         continue;
       }
@@ -245,13 +248,20 @@ class Partitioner {
     for (const AxisList& list : axes) {
       used |= mask_of(list);
     }
-    if (partial == 0 || !all_equal || (used & partial) != 0) {
+    if (partial == 0 || !all_equal) {
       return 0;
     }
     const Linearity linear = linearity(node);
-    const bool one = (operands & (operands - 1)) == 0 && (operands & linear.any_one) == operands;
-    const bool all = operands == linear.all;
-    return one || all ? partial : 0;
+    const bool is_one = (operands & (operands - 1)) == 0;
+    const bool is_linear =
+        (is_one && (operands & linear.any_one) == operands) || operands == linear.all;
+    if (!is_linear || ((used & partial) != 0 && (is_one || (split & partial) != 0))) {
+      return 0;
+    }
+    for (AxisList& list : axes) {
+      erase_if(list, [&](int axis) { return (partial >> axis & 1) != 0; });
+    }
+    return partial;
   }
 
   // A result that is not partial is resharded to its propagated sharding at once; a partial one

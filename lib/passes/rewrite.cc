@@ -85,33 +85,46 @@ void renumber_ends(Graph& graph, const std::vector<ValueId>& map) {
 
 namespace {
 
-std::vector<bool> needed_nodes(const Graph& graph) {
-  std::vector<bool> needed(graph.values.size(), false);
+struct Needed {
+  std::vector<bool> values, nodes;
+};
+
+Needed needed_parts(const Graph& graph) {
+  Needed out{std::vector<bool>(graph.values.size(), false),
+             std::vector<bool>(graph.nodes.size(), false)};
   for (const Output& output : graph.outputs) {
-    needed[output.value] = true;
+    out.values[output.value] = true;
   }
   for (const Update& update : graph.updates) {
-    needed[update.value] = true;
+    out.values[update.value] = true;
   }
-  std::vector<bool> keep(graph.nodes.size(), false);
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
     for (const ValueId output : node.outputs) {
-      keep[n] = keep[n] || needed[output];
+      out.nodes[n] = out.nodes[n] || out.values[output];
     }
-    if (keep[n]) {
+    if (out.nodes[n]) {
       for (const ValueId input : node.inputs) {
-        needed[input] = true;
+        out.values[input] = true;
       }
     }
   }
-  return keep;
+  return out;
+}
+
+void drop_spare_result(Node& node, const std::vector<bool>& needed) {
+  const std::string attr(node.op->spare_result);
+  if (attr.empty() || node.attr_int(attr) == 0 || needed[node.outputs.back()]) {
+    return;
+  }
+  node.attrs[attr] = int64_t{0};
+  node.outputs.pop_back();
 }
 
 }  // namespace
 
 void remove_dead(Graph& graph) {
-  const std::vector<bool> keep = needed_nodes(graph);
+  const Needed needed = needed_parts(graph);
   std::vector<ValueId> renumbered(graph.values.size(), kNone);
   NodeId next_node = 0;
   ValueId next_value = 0;
@@ -120,12 +133,13 @@ void remove_dead(Graph& graph) {
       list[to] = std::move(list[from]);
     }
   };
-  for (NodeId n = 0; n < static_cast<NodeId>(keep.size()); ++n) {
-    if (!keep[n]) {
+  for (NodeId n = 0; n < static_cast<NodeId>(needed.nodes.size()); ++n) {
+    if (!needed.nodes[n]) {
       continue;
     }
     move_to(graph.nodes, next_node, n);
     Node& node = graph.nodes[next_node];
+    drop_spare_result(node, needed.values);
     for (ValueId& input : node.inputs) {
       input = renumbered[input];
     }

@@ -43,7 +43,7 @@ class Rewriter {
 // value (kNone) is dropped.
 void renumber_ends(Graph& graph, const std::vector<ValueId>& map);
 
-// Removes the nodes that no output or update depends on.
+// Removes the nodes that no output or update depends on, and spare results that nothing reads.
 void remove_dead(Graph& graph);
 
 }  // namespace meshtrain

@@ -17,20 +17,4 @@ std::string rates_text(const BatchWork& work, double seconds_per_step) {
   return out;
 }
 
-double seconds_per_step(const EpochReport& report) {
-  return report.timed_steps > 0 ? report.train_seconds / static_cast<double>(report.timed_steps)
-                                : 0;
-}
-
-bool is_within_epoch(const PassPosition& position) {
-  return position.pass == Pass::kValidation && !position.at.epoch_trained;
-}
-
-Logs validation_logs(const Logs& logs) {
-  Logs out;
-  for (const auto& [name, value] : logs)
-    out.emplace_back("val_" + name, value);
-  return out;
-}
-
 }  // namespace meshtrain

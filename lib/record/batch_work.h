@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "engine/hook.h"
-
 namespace meshtrain {
 
 // Of a whole batch, on all devices together.
@@ -25,11 +23,5 @@ struct BatchWork {
 
 // " - 31,250 tokens/s - MFU 41.2%"; without what is not known.
 std::string rates_text(const BatchWork& work, double seconds_per_step);
-// Of an epoch, without validation; 0 where no step was timed.
-double seconds_per_step(const EpochReport& report);
-// A validation between two steps, not behind the last of an epoch.
-bool is_within_epoch(const PassPosition& position);
-// The logs of a validation, with "val_" before them.
-Logs validation_logs(const Logs& logs);
 
 }  // namespace meshtrain

@@ -157,7 +157,7 @@ void Console::on_train_step(const TrainPosition& position, const StepRunner& run
 }
 void Console::on_epoch_end(EpochReport& report) {
   epoch_seconds_ = epoch_.done == 0 ? options_.now() - start_ : epoch_seconds_;
-  end(report.steps, report.logs, rates_text(work_, seconds_per_step(report)));
+  end(report.steps, report.logs, rates_text(work_, report.seconds_per_step()));
 }
 
 // A validation is part of its epoch's line; while it runs it has a bar.
@@ -187,7 +187,7 @@ void Console::on_pass_end(const PassPosition& position, const EvaluateReport& re
     return;
   }
   animation_.reset();
-  if (!is_within_epoch(position)) {
+  if (!position.is_within_epoch()) {
     return;
   }
   if (options_.format != LogFormat::kJson) {

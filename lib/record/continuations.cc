@@ -83,7 +83,9 @@ void check_lengths(const TextPrompts& prompts, int64_t least, const std::string&
   }
 }
 
-std::vector<int32_t> document_end(const DataConfig& data) {
+std::vector<int32_t> document_end(const DataConfig& data, const TextCodec& codec) {
+  if (const std::optional<int32_t> end = codec.end())
+    return {*end};
   std::optional<int64_t> id;
   if (data.train) {
     if (const auto text = options_if<TextOptions>(*data.train))

@@ -24,8 +24,8 @@ std::string prompt_name(std::string_view prompt);
 
 // Throws ConfigError E324 for a prompt of fewer than `least` ids, with the reason.
 void check_lengths(const TextPrompts& prompts, int64_t least, const std::string& reason);
-// The id that ends a document of the training data, as a list of none or one.
-std::vector<int32_t> document_end(const DataConfig& data);
+// The id that ends a document or sample of the training data, as a list of none or one.
+std::vector<int32_t> document_end(const DataConfig& data, const TextCodec& codec);
 
 struct Continuation {
   size_t prompt = 0;

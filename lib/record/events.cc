@@ -96,7 +96,7 @@ void EventLog::on_train_step(const TrainPosition& position, const StepRunner& ru
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {
-  const double seconds = seconds_per_step(report);
+  const double seconds = report.seconds_per_step();
   emit(fmt::format(
       R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f}{},"logs":{}}})",
       report.epoch, report.steps, report.seconds, seconds * 1e3, rates_json(work_, seconds),
@@ -104,7 +104,7 @@ void EventLog::on_epoch_end(EpochReport& report) {
 }
 
 void EventLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
-  if (is_within_epoch(position)) {
+  if (position.is_within_epoch()) {
     emit(fmt::format(R"({{"event":"validation","epoch":{},"step":{},"seconds":{:.6f},"logs":{}}})",
                      position.at.epoch + 1, position.at.batch, report.seconds,
                      logs_json(validation_logs(report.logs), {})));

@@ -46,11 +46,11 @@ void RunLog::end(int exit_code, std::string_view message) {
 
 void RunLog::on_epoch_end(EpochReport& report) {
   line(fmt::format("epoch {}{}{}", report.epoch, logs_text(report.logs),
-                   rates_text(work_, seconds_per_step(report))));
+                   rates_text(work_, report.seconds_per_step())));
 }
 
 void RunLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
-  if (is_within_epoch(position)) {
+  if (position.is_within_epoch()) {
     line(fmt::format("validation step {} of epoch {}{}", position.at.batch, position.at.epoch + 1,
                      logs_text(validation_logs(report.logs))));
   } else if (position.pass == Pass::kEvaluation) {

@@ -90,7 +90,8 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   const int64_t epoch = at.epoch + 1, done = at.batch;
   batches.start(config_.data.shuffle ? EpochOrder(train.num_samples, config_.seed, plan.pass)
                                      : EpochOrder(train.num_samples),
-                config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps);
+                config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps,
+                plan.pass);
   if (at.batch == 0) {
     runner_.reset_metrics();
   }
@@ -203,17 +204,15 @@ void Trainer::retire_steps(const TrainPosition& at, int64_t in_flight) {
 
 void Trainer::validate(const Dataset& validation, const TrainPosition& at, EpochReport& report) {
   const FitConfig& fit = config_.fit;
-  const int64_t batch_size =
-      fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
   PassPosition position = {.pass = Pass::kValidation, .steps = fit.validation_steps, .at = at};
   position.at.epoch_trained = true;
   position.at.logs = report.logs;
   position.at.lists = report.lists;
   coordinator_->progress(position.at, "validation");
-  const EvaluateReport found = run_tests(validation, batch_size, std::move(position));
-  for (const auto& [name, value] : found.logs) {
-    report.logs.emplace_back("val_" + name, value);
-  }
+  const EvaluateReport found =
+      run_tests(validation, validation_batch_size(fit), std::move(position));
+  const Logs logs = validation_logs(found.logs);
+  report.logs.insert(report.logs.end(), logs.begin(), logs.end());
   for (const auto& [name, values] : found.lists) {
     report.lists["val_" + name] = values;
   }
@@ -222,10 +221,8 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
 void Trainer::validate_within_epoch(const Dataset& validation, const TrainPosition& at,
                                     int64_t steps) {
   const FitConfig& fit = config_.fit;
-  const int64_t batch_size =
-      fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
   coordinator_->progress(at, "validation");
-  run_tests(validation, batch_size,
+  run_tests(validation, validation_batch_size(fit),
             {.pass = Pass::kValidation,
              .steps = steps > 0 ? steps : fit.validation_steps.value,
              .at = at});

@@ -2,7 +2,7 @@
 """Checks the cost model of `meshtrain plan` against published series, and prints its predictions.
 
   tests/bench/scaling_model.py --meshtrain build/release/app/meshtrain           # both; exits 1 if one is off
-  tests/bench/scaling_model.py --meshtrain ... --only series|table
+  tests/bench/scaling_model.py --meshtrain ... --only series|table|llama
 
 A published series is one model on growing numbers of GPUs. Its first point sets the rate of products
 (and for the slow network its second point sets that of the network), which stand for kernels, clocks and
@@ -25,22 +25,9 @@ FITTED = 1e-3  # how near a point comes that sets a rate
 SHARDS = 128  # devices that hold one copy of the weights in the series
 
 
-def decoder(shared):
-    """DECODER with keys and values that are used `shared` times over."""
-    with open(DECODER) as file:
-        text = file.read()
-    text = text.replace("width//4", f"width//{shared}")
-    for name in "key", "value":
-        text = text.replace(", ".join([name] * 4), ", ".join([name] * shared))
-    if shared == 1:  # every head has its own: no repetition
-        text = "".join(line for line in text.splitlines(True) if "Concatenate" not in line)
-        text = text.replace("[query, keys]", "[query, key]").replace("[weights, values]", "[weights, value]")
-    return text
-
-
-LLAMA3_8B = dict(width=4096, hidden=14336, layers=32, vocabulary=128256, tokens=8192, shared=4)
-LLAMA3_70B = dict(width=8192, hidden=28672, layers=80, vocabulary=128256, tokens=8192, shared=8)
-LLAMA2_7B = dict(width=4096, hidden=11008, layers=32, vocabulary=32000, tokens=4096, shared=1)
+LLAMA3_8B = dict(width=4096, hidden=14336, layers=32, vocabulary=128256, tokens=8192, key_heads=8)
+LLAMA3_70B = dict(width=8192, hidden=28672, layers=80, vocabulary=128256, tokens=8192, key_heads=8)
+LLAMA2_7B = dict(width=4096, hidden=11008, layers=32, vocabulary=32000, tokens=4096, key_heads=32)
 
 # Published on H100: seconds a step or speed of a GPU, by number of GPUs. Sources:
 # NVIDIA/dgxc-benchmarking maxtext/README_70b.md; pytorch/torchtitan
@@ -78,7 +65,8 @@ class Planner:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}\n{done.stderr}")
-        return json.loads(done.stdout)["estimate"]
+        answer = json.loads(done.stdout)
+        return answer["estimate"] | {"bytes": answer["memory"]["total"]}
 
 
 def solve(function, wanted, low, high):
@@ -97,14 +85,12 @@ def solve(function, wanted, low, high):
 
 
 def series_rows(planner, series):
-    sizes = dict(series["model"])
-    config = planner.write("model.yaml", decoder(sizes.pop("shared")))
-    words = [f"vars.{name}={size}" for name, size in sizes.items()] + ["distribution.reductions=fast"]
+    words = [f"vars.{name}={size}" for name, size in series["model"].items()] + ["distribution.reductions=fast"]
 
     def step(gpus, rate, network):
         shards = min(SHARDS, gpus)
         hardware = f"H100: {{matmul: {{bfloat16: {rate}}}, network: {{rate: {network}}}}}\n"
-        return planner.plan(config, f"{gpus}xH100", f"{gpus // shards}x{shards}",
+        return planner.plan(DECODER, f"{gpus}xH100", f"{gpus // shards}x{shards}",
                             gpus * series["each"], hardware, words)["step_seconds"]
 
     counts = list(series["points"])
@@ -187,18 +173,43 @@ def table(planner):
                   f"{e['mfu']:.1%} | {e['samples_per_second']:,.0f} | {speed / first:.1%} | {e['bound']} |")
 
 
+def llama(planner):
+    """Llama 3 as configs have it, one sequence of 8,192 tokens a GPU in all, blocks recomputed."""
+    config = os.path.join(ROOT, "configs/llama3_8b.yaml")
+    sizes = {"8B": (), "70B": ("vars.width=8192", "vars.heads=64", "vars.hidden=28672", "vars.depth=80")}
+    hybrid = ("~distribution.layout_map", "distribution.device_mesh.axis_names=[data, fsdp]",
+              "distribution.batch_dim_name=[data, fsdp]", "distribution.zero_axes=[fsdp]")
+    layouts = [
+        ("FSDP", lambda n: f"{n}x1", ("~distribution.layout_map",)),
+        ("HSDP, copies of 64", lambda n: f"{n // 64}x64", hybrid),
+        ("megatron 8, FSDP", lambda n: f"{n // 8}x8", ("distribution.layout_map=megatron",)),
+        ("context 8, FSDP", lambda n: f"{n // 8}x8", ("distribution.layout_map=context",)),
+    ]
+    print("\n| Llama 3, H100 | layouts | GPUs | memory | step | of it exposed | MFU | tokens/s a GPU | bound |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for size, words in sizes.items():
+        for name, mesh, more in layouts:
+            for n in 64, 512, 4096:
+                e = planner.plan(config, f"{n}xH100", mesh(n), n, more=(*words, *more, "distribution.reductions=fast"))
+                memory = f"{e['bytes'] / 1e9:.1f} GB" + ("" if e["fits"] else ", too much")
+                print(f"| {size} | {name} | {n} | {memory} | {e['step_seconds']:.3g} s | {e['exposed_seconds']:.2g} s | "
+                      f"{e['mfu']:.1%} | {8192 / e['step_seconds']:,.0f} | {e['bound']} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--meshtrain", required=True)
-    parser.add_argument("--only", choices=["series", "table"])
+    parser.add_argument("--only", choices=["series", "table", "llama"])
     args = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         planner = Planner(args.meshtrain, folder)
-        if args.only != "table":
+        if args.only in (None, "series"):
             failed = check_series(planner)
-        if args.only != "series":
+        if args.only in (None, "table"):
             table(planner)
+        if args.only in (None, "llama"):
+            llama(planner)
     return 1 if failed else 0
 
 

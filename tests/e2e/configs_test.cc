@@ -248,6 +248,16 @@ TEST_CASE(
   CHECK(meshtrain(on_one, folder.path()).out == one.out);
 }
 
+TEST_CASE("masked_lm.yaml names more hidden characters than always the most frequent one") {
+  std::vector<std::string> args = {config("masked_lm"), "fit.epochs=2"};
+  if (test::kIsInstrumented) {
+    args.insert(args.end(), {"fit.limit_steps=3"});
+    CHECK(std::isfinite(evaluation(args)["loss"].get<double>()));
+    return;
+  }
+  CHECK(evaluation(args)["accuracy"].get<double>() > 0.22);
+}
+
 TEST_CASE("nanogpt_shakespeare.yaml learns more of its tales than pairs of characters") {
   const std::string text =
       read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/datasets/tales.txt", 1 << 20);

@@ -127,6 +127,9 @@ void write_page_files(const TemporaryFolder& folder) {
   }
   folder.write("tale.txt", tale);
   folder.write("ids.bin", ids);
+  folder.write("poems.txt", tale);
+  std::filesystem::copy(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/gpt2",
+                        folder.file("gpt2"));
 }
 
 // The logs of a record in JSON, without its times.

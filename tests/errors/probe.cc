@@ -21,6 +21,7 @@ std::string right_value(const ClassSpec& spec, const Spec& arg) {
       {"Bidirectional.layer", "{LSTM: 2}"},
       {"Bidirectional.backward_layer", "{GRU: {units: 2, go_backwards: true}}"},
       {"TimeDistributed.layer", "{Dense: 2}"},
+      {"SpectralNormalization.layer", "{Dense: 2}"},
       {"RNN.cell", "{LSTMCell: 2}"},
       {"StackedRNNCells.cells", "[{LSTMCell: 2}]"},
       {"Permute.dims", "[2, 1, 3]"},

@@ -53,7 +53,10 @@ std::vector<OpCase> shape_cases() {
   columns["axis"] = int64_t{1};
   const Attrs axis0 = {{"axis", int64_t{0}}};
   const Attrs axis1 = {{"axis", int64_t{1}}};
+  OpCase stopped{"stop_gradient", "stop_gradient", {{{4, 6}}}};
+  stopped.has_gradient = false;  // differences see what derivatives do not
   return {
+      std::move(stopped),
       {"var_use", "var_use", {{{4, 6}}}},
       {"constant", "constant", {}, constant},
       {"iota of rows", "iota", {}, rows},

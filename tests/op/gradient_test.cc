@@ -26,7 +26,8 @@ std::optional<LossGraph> loss_graph(const OpCase& op_case) {
   LossGraph out;
   out.graph = case_graph(op_case);
   out.operands = case_node(out.graph).inputs;
-  const std::vector<ValueId> results = case_node(out.graph).outputs;
+  std::vector<ValueId> results = case_node(out.graph).outputs;
+  results.resize(results.size() - op_case.constant_results);
   Builder b(out.graph);
   for (ValueId result : results) {
     if (!is_floating(b.dtype(result))) {

@@ -26,7 +26,8 @@ struct OpCase {
   std::string op;
   std::vector<OperandSpec> operands;
   Attrs attrs;
-  bool has_gradient = true;  // false: finite differences say nothing about this op
+  bool has_gradient = true;     // false: finite differences say nothing about this op
+  size_t constant_results = 0;  // at the end: the op has no gradient of them
 };
 
 // Of every op; families in cases_*.cc.

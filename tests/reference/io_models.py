@@ -238,8 +238,47 @@ def masked():
     return model
 
 
+def translated():
+    """An encoder whose only state begins a decoder of another input."""
+    source, target = keras.Input((5, 3), name="source"), keras.Input((4, 2), name="target")
+    _, state = L.GRU(4, return_state=True)(source)
+    y = L.GRU(4, return_sequences=True, go_backwards=True)(target, initial_state=state)
+    z = L.SimpleRNN(4)(y, initial_state=state)
+    model = keras.Model([source, target], [L.Dense(3, activation="softmax")(y), z])
+    model.compile("adam", "mse")
+    return model
+
+
+def filmed():
+    """Images in time: states that begin another layer, both directions, channels first."""
+    x = keras.Input((4, 5, 6, 2))
+    y, h, c = L.ConvLSTM2D(3, (2, 3), padding="same", return_sequences=True, return_state=True, name="first")(x)
+    z = L.ConvLSTM2D(3, 3, padding="same", strides=1, use_bias=False)(y, initial_state=[h, c])
+    both = L.Bidirectional(L.ConvLSTM2D(2, 3, dilation_rate=(1, 2), return_sequences=True))(y)
+    turned = L.ConvLSTM2D(2, 2, strides=2, data_format="channels_first")(L.Permute((1, 4, 2, 3))(x))
+    rows = L.TimeDistributed(L.ConvLSTM1D(2, 2, return_sequences=True))(both)
+    small = L.Flatten()(L.ConvLSTM3D(2, 2, go_backwards=True)(L.Reshape((2, 2, 5, 6, 2))(x)))
+    model = keras.Model(x, [z, L.Flatten()(rows), turned, small])
+    model.compile("adam", "mse")
+    return model
+
+
+def spectral():
+    """Kernels that are divided by their largest singular value in training."""
+    model = keras.Sequential(
+        [
+            keras.Input((6, 5, 2)),
+            L.SpectralNormalization(L.Conv2D(3, 3, activation="relu")),
+            L.Flatten(),
+            L.SpectralNormalization(L.Dense(2, name="inner"), power_iterations=2, name="end"),
+        ]
+    )
+    model.compile("adam", "mse")
+    return model
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked]
+          hub, wrapped, masked, stacked, filmed, spectral, translated]
 
 
 def fill(model, seed):

@@ -39,6 +39,9 @@ def core():
         case("Discretization", [3, 4], {"bin_boundaries": [-1.0, 0.25, 1.5], "output_mode": "count"}),
         case("Discretization", [3, 1], {"bin_boundaries": [0.5], "output_mode": "one_hot"}),
         case("Discretization", [2, 3], {"bin_boundaries": [-0.5, 0.5], "output_mode": "one_hot"}),
+        case("CategoryEncoding", [2, 3, 4], {"num_tokens": 5, "output_mode": "count"}, integers=5),
+        case("Discretization", [2, 3, 4], {"bin_boundaries": [-0.5, 0.5], "output_mode": "multi_hot"}),
+        *spectrograms(),
         case("Identity", [2, 3]),
         case("ActivityRegularization", [2, 3], {"l1": 0.25, "l2": 0.5}),
         case("Activation", [2, 3], {"activation": "gelu"}),
@@ -52,6 +55,28 @@ def core():
         case("Concatenate", [[2, 3], [2, 1]]),
         case("Add", [[2, 3], [2, 3], [2, 1]]),
     ] + [case(name, [[2, 3], [2, 3]]) for name in ("Subtract", "Multiply", "Average", "Maximum", "Minimum")]
+
+
+def spectrograms():
+    def stft(inputs, **config):
+        return case("STFTSpectrogram", inputs, {"frame_length": 5, **config})
+
+    def mel(**config):  # Keras computes the bins in float32
+        return case("MelSpectrogram", [2, 21], {"fft_length": 8, "sequence_stride": 3, "sampling_rate": 4000,
+                                                "num_mel_bins": 3, **config}, computed_in="float32")
+
+    signal, first = [2, 11, 2], [2, 2, 11]
+    return [
+        stft(signal),
+        stft(signal, mode="magnitude", padding="same", frame_step=3, fft_length=8, window="hamming"),
+        stft(signal, mode="psd", expand_dims=True, scaling="spectrum", periodic=True),
+        stft(first, mode="real", data_format="channels_first", scaling=None),
+        stft(first, mode="imag", data_format="channels_first", expand_dims=True, window=None),
+        stft(signal, mode="stft", trainable=False, frame_length=4, frame_step=4),
+        mel(),
+        mel(sequence_length=5, window="hamming", power_to_db=False),
+        mel(mag_exp=1.0, min_freq=100.0, max_freq=1500, top_db=20.0, ref_power=2.0, window=None),
+    ]
 
 
 def recurrent():
@@ -79,7 +104,41 @@ def recurrent():
         case("LSTM", sequence, {"units": 3, "dropout": 0.5, "recurrent_dropout": 0.5}, call={"training": False}),
         case("LSTM", sequence, {"units": 3, "dropout": 1.0, "recurrent_dropout": 1.0}, call={"training": True}),
         case("GRU", sequence, {"units": 3, "reset_after": False, "recurrent_dropout": 1.0}, call={"training": True}),
-    ] + cells()
+    ] + cells() + conv_lstm()
+
+
+def conv_lstm():
+    images = [2, 3, 5, 4, 2]
+
+    def case_of(rank, inputs=images, more=None, **config):
+        return case(f"ConvLSTM{rank}D", inputs, {"filters": 2, "kernel_size": 3, **config}, **(more or {}))
+
+    state, first_state = [2, 3, 2, 2], [2, 2, 3, 2]
+    return [
+        case_of(1, [2, 4, 6, 3]),
+        case_of(1, [2, 3, 3, 6], kernel_size=2, strides=2, data_format="channels_first", return_sequences=True),
+        case_of(1, [2, 3, 9, 2], dilation_rate=3, padding="same", use_bias=False, go_backwards=True),
+        case_of(2),
+        case_of(2, return_sequences=True, padding="same", kernel_size=[2, 4]),
+        case_of(2, padding="same", strides=[2, 1], go_backwards=True, return_sequences=True),
+        case_of(2, [2, 3, 2, 5, 4], {"outputs": ["", "state_h", "state_c"]}, data_format="channels_first",
+                return_state=True),
+        case_of(2, [images, state, state], {"states": True}, activation="relu", recurrent_activation="hard_sigmoid"),
+        case_of(2, [[2, 3, 2, 5, 4], first_state, first_state], {"states": True}, data_format="channels_first"),
+        case_of(2, dilation_rate=[1, 2], kernel_size=[3, 2], unit_forget_bias=False, activation="softsign"),
+        case_of(2, [3, 1, 4, 4, 1], filters=3, kernel_size=1),
+        case_of(2, more={"call": {"training": False}}, dropout=0.5, recurrent_dropout=0.5),
+        case_of(2, more={"call": {"training": True}}, dropout=1.0, recurrent_dropout=1.0),
+        case_of(3, [2, 2, 4, 3, 3, 2], kernel_size=[3, 1, 2], return_sequences=True),
+        case_of(3, [2, 3, 2, 3, 4, 3], padding="same", kernel_size=2, data_format="channels_first"),
+        case("Bidirectional", images, {"layer": {"ConvLSTM2D": {
+            "name": "conv", "filters": 2, "kernel_size": 3, "return_sequences": True}}}),
+        case("Bidirectional", images, {"merge_mode": "sum", "layer": {"ConvLSTM2D": {
+            "name": "conv", "filters": 2, "kernel_size": 2, "return_state": True}}},
+             outputs=["", "forward_h", "forward_c", "backward_h", "backward_c"]),
+        case("TimeDistributed", [2, 2, 3, 5, 2], {"layer": {"ConvLSTM1D": {
+            "name": "conv", "filters": 2, "kernel_size": 2, "return_sequences": True}}}),
+    ]
 
 
 def cells():
@@ -317,6 +376,12 @@ def normalization():
         case("GroupNormalization", [2, 4, 3], {"groups": 2, "axis": 1, "scale": False}),
         case("UnitNormalization", [3, 5]),
         case("UnitNormalization", [2, 3, 4], {"axis": [1, 2]}),
+        case("SpectralNormalization", [3, 5], {"layer": {"Dense": {"name": "dense", "units": 4}}}, call=training),
+        case("SpectralNormalization", [3, 5], {"layer": {"Dense": {"name": "dense", "units": 4}}}, call=inference),
+        case("SpectralNormalization", IMAGE, {"power_iterations": 3, "layer": {
+            "Conv2D": {"name": "conv", "filters": 4, "kernel_size": 3, "activation": "tanh"}}}, call=training),
+        case("SpectralNormalization", [2, 4, 3], {"power_iterations": 2, "layer": {"EinsumDense": {
+            "name": "einsum", "equation": "abc,cd->abd", "output_shape": [None, 5]}}}, call=training),
     ] + [case(name, [2, 3, 4], {"rate": 0.4}, call=inference)
          for name in ("Dropout", "SpatialDropout1D", "GaussianDropout", "AlphaDropout")] + [
         case("GaussianNoise", [2, 3, 4], {"stddev": 0.4}, call=inference),

@@ -137,7 +137,8 @@ def run(binary, folder, number):
     overrides = [f"fit.{k}={v}" for k, v in fit.items()] + ["data.shuffle=false", "run.verbose=0"]
     if weight:
         overrides.append("fit.class_weight={" + ", ".join(f"{k}: {v}" for k, v in weight.items()) + "}")
-    meshtrain("train", "imported/config.yaml", "data={train: {source: npz, path: train.npz}}",
+    named = ", sample_weight: sample_weight" if weights else ""
+    meshtrain("train", "imported/config.yaml", f"data={{train: {{source: npz, path: train.npz{named}}}}}",
               "distribution={type: DataParallel, device_mesh: {shape: [4], axis_names: [batch]}}", "-o", "run", "-q",
               *overrides)
     events = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -100,6 +100,7 @@ void add_shape_kernels(KernelTable& table) {
   table["broadcast"] = broadcast;
   table["transpose"] = transpose;
   table["reshape"] = reshape;
+  table["stop_gradient"] = reshape;
   table["slice"] = slice;
   table["pad"] = pad;
   table["concat"] = concat;

@@ -158,6 +158,7 @@ const Entries kStepLayers = {
     "Discretization: {bin_boundaries: [-1, 0.2, 1]}|CategoryEncoding: {num_tokens: 4}",
     "Dense: {units: 4}|ReversibleEmbedding: {input_dim: 6, output_dim: 4, call: {reverse: true}}",
 };
+// The first dimension is also one of steps.
 const Entries kVolumeLayers = {
     "Conv3D: {filters: 4, kernel_size: 2, padding: same}",
     "Conv3D: {filters: 4, kernel_size: [2, 1, 2], strides: 2, groups: 2}",
@@ -171,6 +172,11 @@ const Entries kVolumeLayers = {
     "UpSampling3D: {size: [1, 2, 1]}",
     "SpatialDropout3D: 0.3",
     "BatchNormalization",
+    "ConvLSTM2D: {filters: 4, kernel_size: [2, 3], padding: same, return_sequences: true}",
+    "ConvLSTM2D: {filters: 3, kernel_size: 2, padding: same, strides: [1, 2], dropout: 0.3, "
+    "recurrent_dropout: 0.2, return_sequences: true}",
+    "Bidirectional: {layer: {ConvLSTM2D: {filters: 2, kernel_size: 1, return_sequences: true}}, "
+    "merge_mode: ave}",
 };
 
 struct Family {

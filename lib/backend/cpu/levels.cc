@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cross_entropy_loops.h"
 #include "backend/cpu/kernel_table.h"
+#include "backend/cpu/rnn_loops.h"
 #include "base/error.h"
 
 namespace meshtrain::cpu {
@@ -19,6 +20,7 @@ namespace meshtrain::cpu {
   void fill_conv_##level(KernelTable& table);           \
   void fill_channels_##level(KernelTable& table);       \
   void fill_cross_entropy_##level(CrossEntropyLoops&);  \
+  void fill_rnn_##level(RnnLoops&);                     \
   static KernelTable make_table_##level() {             \
     KernelTable table;                                  \
     fill_elementwise_##level(table);                    \
@@ -82,20 +84,33 @@ const KernelTable& kernels() {
   return table;
 }
 
-const CrossEntropyLoops& cross_entropy_loops() {
-  static const CrossEntropyLoops loops = [] {
-    CrossEntropyLoops out;
-    fill_cross_entropy_v2(out);
-#if MESHTRAIN_LEVELS > 1
-    if (num_kernel_levels() > 1)
-      fill_cross_entropy_v3(out);
-#endif
 #if MESHTRAIN_LEVELS > 2
-    if (num_kernel_levels() > 2)
-      fill_cross_entropy_v4(out);
+#define MESHTRAIN_LEVELS_OF(fill) \
+  { fill##_v2, fill##_v3, fill##_v4 }
+#elif MESHTRAIN_LEVELS > 1
+#define MESHTRAIN_LEVELS_OF(fill) \
+  { fill##_v2, fill##_v3 }
+#else
+#define MESHTRAIN_LEVELS_OF(fill) \
+  { fill##_v2 }
 #endif
-    return out;
-  }();
+
+// Filled for the highest level that this processor can run.
+template <class Loops>
+static Loops filled(void (*const (&levels)[MESHTRAIN_LEVELS])(Loops&)) {
+  Loops out;
+  levels[num_kernel_levels() - 1](out);
+  return out;
+}
+
+const CrossEntropyLoops& cross_entropy_loops() {
+  static const CrossEntropyLoops loops =
+      filled<CrossEntropyLoops>(MESHTRAIN_LEVELS_OF(fill_cross_entropy));
+  return loops;
+}
+
+const RnnLoops& rnn_loops() {
+  static const RnnLoops loops = filled<RnnLoops>(MESHTRAIN_LEVELS_OF(fill_rnn));
   return loops;
 }
 

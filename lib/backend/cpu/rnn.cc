@@ -1,141 +1,68 @@
-// Recurrent cells over all steps, and their gradient (formulas: ir/ops/rnn.cc). A unit is a block
-// of batch items: their products with the recurrent kernel are one matrix product a step.
+// Recurrent cells over all steps, and their gradient, through the loops of simd/rnn.cc. A unit is a
+// block of batch items, whose products with the recurrent kernel are one matrix product a step, or
+// one batch item with images.
 #include "backend/formulas/rnn.h"
 
 #include <algorithm>
 
-#include "backend/cpu/kernel_table.h"
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/rnn_loops.h"
+#include "backend/cpu/types.h"
 #include "base/error.h"
 
 namespace meshtrain::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 32;
-constexpr double kFlopsRate = 40;           // a nanosecond
-constexpr double kNanosecondsOfColumn = 6;  // an activation
+constexpr int64_t kFewestRows = 12;           // a tile of AVX-512
+constexpr double kFlopsRate = 80;             // a nanosecond
+constexpr double kNanosecondsOfColumn = 0.5;  // an activation
 
 static_assert(static_cast<int>(mt::RnnCell::kGruResetAfter) ==
                   static_cast<int>(RnnCell::kGruResetAfter) &&
               static_cast<int>(mt::RnnActivation::kHardTanh) ==
                   static_cast<int>(RnnActivation::kHardTanh));
 
-// Batch items from `first` on (mt::rnn_forward).
-template <class T>
-struct RnnRows {
-  const mt::RnnSizes& n;
-  const RnnArrays& a;
-  int64_t first, count;
-  T* product_sum;  // (count, units)
-  void* gemm_scratch;
-
-  static const T* read(const std::byte* data) { return reinterpret_cast<const T*>(data); }
-  static T* write(std::byte* data) { return reinterpret_cast<T*>(data); }
-  int64_t at(int64_t row, int64_t t, int64_t j, int64_t size) const {
-    return ((first + row) * n.steps + t) * size + j;
-  }
-  int64_t state(int64_t row, int64_t j) const { return (first + row) * n.units + j; }
-
-  T x(int64_t row, int64_t t, int64_t j) const { return read(a.x)[at(row, t, j, n.columns())]; }
-  T h0(int64_t row, int64_t j) const { return read(a.h0)[state(row, j)]; }
-  T c0(int64_t row, int64_t j) const { return read(a.c0)[state(row, j)]; }
-  T bias(int64_t j) const { return read(a.bias)[j]; }
-  T drop(int64_t row, int64_t j) const { return read(a.drop)[(first + row) * n.columns() + j]; }
-  bool valid(int64_t row, int64_t t) const {
-    return a.mask == nullptr || a.mask[(first + row) * n.steps + t] != std::byte{0};
-  }
-  T h(int64_t row, int64_t t, int64_t j) const { return read(a.h)[at(row, t, j, n.units)]; }
-  T c(int64_t row, int64_t t, int64_t j) const { return read(a.c)[at(row, t, j, n.units)]; }
-  T dh(int64_t row, int64_t t, int64_t j) const { return read(a.dh)[at(row, t, j, n.units)]; }
-  T dc(int64_t row, int64_t t, int64_t j) const { return read(a.dc)[at(row, t, j, n.units)]; }
-  void set_h(int64_t row, int64_t t, int64_t j, T v) const {
-    write(a.h)[at(row, t, j, n.units)] = v;
-  }
-  void set_c(int64_t row, int64_t t, int64_t j, T v) const {
-    write(a.c)[at(row, t, j, n.units)] = v;
-  }
-  void set_dx(int64_t row, int64_t t, int64_t j, T v) const {
-    write(a.dx)[at(row, t, j, n.columns())] = v;
-  }
-  void set_extra(int64_t row, int64_t t, int64_t j, T v) const {
-    write(a.extra)[at(row, t, j, n.cell == mt::RnnCell::kGru ? n.units : n.columns())] = v;
-  }
-  void set_dh0(int64_t row, int64_t j, T v) const { write(a.dh0)[state(row, j)] = v; }
-  void set_dc0(int64_t row, int64_t j, T v) const { write(a.dc0)[state(row, j)] = v; }
-
-  void multiply(const GemmArgs& args) const {
-    kernels().gemm[type_index(sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64)](args,
-                                                                                   gemm_scratch);
-  }
-  // q[:, begin..] = in R[:, begin..begin + columns).
-  void product(T* q, const T* in, int64_t begin, int64_t columns) const {
-    const int64_t all = n.columns();
-    multiply(
-        {in, read(a.kernel) + begin, q + begin, count, columns, n.units, n.units, 1, all, 1, all});
-  }
-  // out += q[:, begin..begin + columns) times the transpose of those columns of R.
-  void add_transposed(T* out, const T* q, int64_t begin, int64_t columns) const {
-    const int64_t all = n.columns();
-    multiply({q + begin, read(a.kernel) + begin, product_sum, count, n.units, columns, all, 1, 1,
-              all, n.units});
-    for (int64_t i = 0; i < count * n.units; ++i)
-      out[i] += product_sum[i];
-  }
-};
-
-template <class T>
 class ScanRnn final : public Kernel {
  public:
   ScanRnn(const RnnShape& shape, bool is_gradient, const RnnArrays& arrays)
-      : is_gradient_(is_gradient),
-        sizes_{static_cast<mt::RnnCell>(shape.cell),
-               static_cast<mt::RnnActivation>(shape.activation),
-               static_cast<mt::RnnActivation>(shape.recurrent),
-               shape.batch,
-               shape.steps,
-               shape.units,
-               arrays.mask != nullptr,
-               arrays.drop != nullptr},
-        arrays_(arrays) {}
-
-  int64_t units() const override { return (sizes_.batch + kBlockRows - 1) / kBlockRows; }
-  double cost() const override {
-    const auto elements = static_cast<double>(sizes_.batch * sizes_.steps * sizes_.columns());
-    const double products = is_gradient_ ? 2 : 1;
-    return elements *
-           (2 * products * static_cast<double>(sizes_.units) / kFlopsRate + kNanosecondsOfColumn);
+      : shape_(shape),
+        is_gradient_(is_gradient),
+        arrays_(arrays),
+        type_(type_index(shape.dtype)),
+        items_(items_of(shape)) {
+    MESHTRAIN_CHECK(rnn_loops().forward[type_] != nullptr, "{}", dtype_name(shape.dtype));
   }
-  size_t scratch_bytes() const override { return rows_bytes() + kernels().gemm_scratch_bytes; }
 
+  int64_t units() const override { return (shape_.batch + items_ - 1) / items_; }
+  double cost() const override {
+    const auto rows = static_cast<double>(shape_.batch * shape_.steps * shape_.pixels());
+    return rows * (2 * static_cast<double>(shape_.kernel_elements()) / kFlopsRate +
+                   static_cast<double>(shape_.columns()) * kNanosecondsOfColumn);
+  }
+  size_t scratch_bytes() const override {
+    return rnn_loops().scratch_bytes[type_](block(0), is_gradient_);
+  }
   void run(int64_t begin, int64_t end, std::byte* scratch) const override {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t first = unit * kBlockRows;
-      const int64_t count = std::min<int64_t>(kBlockRows, sizes_.batch - first);
-      T* memory = reinterpret_cast<T*>(scratch);
-      const mt::RnnScratch<T> at(memory, count, sizes_);
-      const RnnRows<T> rows{
-          sizes_, arrays_, first, count, memory + count * sizes_.scratch(), scratch + rows_bytes()};
-      if (is_gradient_)
-        mt::rnn_gradient<T>(sizes_, rows, at);
-      else
-        mt::rnn_forward<T>(sizes_, rows, at);
-    }
+    const RnnLoops& loops = rnn_loops();
+    for (int64_t unit = begin; unit < end; ++unit)
+      (is_gradient_ ? loops.gradient : loops.forward)[type_](block(unit), scratch);
   }
 
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;
-    const int64_t first = begin * kBlockRows,
-                  last = std::min<int64_t>(end * kBlockRows, sizes_.batch);
-    const int64_t steps = sizes_.steps, u = sizes_.units, columns = sizes_.columns();
+    const int64_t first = begin * items_, last = std::min(end * items_, shape_.batch);
+    const int64_t steps = shape_.steps, pixels = shape_.pixels();
+    const int64_t u = pixels * shape_.units, columns = pixels * shape_.columns();
     const auto range = [&](const std::byte* data, int64_t from, int64_t to, int64_t bytes,
                            bool is_write) {
       if (data != nullptr)
         out.push_back({data + from * bytes, data + to * bytes, is_write});
     };
-    constexpr int64_t item = sizeof(T);
-    range(arrays_.kernel, 0, u * columns, item, false);
-    range(arrays_.bias, 0, columns, item, false);
+    const auto item = static_cast<int64_t>(dtype_size(shape_.dtype));
+    range(arrays_.kernel, 0, shape_.kernel_elements(), item, false);
+    range(arrays_.bias, 0, shape_.columns(), item, false);
     range(arrays_.mask, first, last, steps, false);
     range(arrays_.drop, first, last, columns * item, false);
     range(arrays_.x, first, last, steps * columns * item, false);
@@ -143,24 +70,60 @@ class ScanRnn final : public Kernel {
       range(state, first, last, u * item, false);
     for (const std::byte* sequence : {arrays_.h, arrays_.c})
       range(sequence, first, last, steps * u * item, !is_gradient_);
+    range(arrays_.gates, first, last, steps * pixels * shape_.gate_columns() * item, !is_gradient_);
     for (const std::byte* sequence : {arrays_.dh, arrays_.dc})
       range(sequence, first, last, steps * u * item, false);
     range(arrays_.dx, first, last, steps * columns * item, true);
-    range(arrays_.extra, first, last,
-          steps * (sizes_.cell == mt::RnnCell::kGru ? u : columns) * item, true);
+    range(arrays_.extra, first, last, steps * (shape_.cell == RnnCell::kGru ? u : columns) * item,
+          true);
     for (const std::byte* state : {arrays_.dh0, arrays_.dc0})
       range(state, first, last, u * item, true);
   }
 
  private:
-  size_t rows_bytes() const {
-    const int64_t bytes = kBlockRows * (sizes_.scratch() + sizes_.units) * int64_t{sizeof(T)};
-    return static_cast<size_t>((bytes + 63) / 64 * 64);
+  // Few batch items are divided between two workers.
+  static int64_t items_of(const RnnShape& shape) {
+    if (shape.kernel_elements() != shape.units * shape.columns() || shape.pixels() > 1)
+      return 1;
+    return shape.batch >= 2 * kBlockRows ? kBlockRows
+                                         : std::max(kFewestRows, (shape.batch + 1) / 2);
   }
 
+  RnnBlock block(int64_t unit) const {
+    RnnBlock b{static_cast<int>(shape_.cell), static_cast<int>(shape_.activation),
+               static_cast<int>(shape_.recurrent)};
+    b.batch = shape_.batch;
+    b.steps = shape_.steps;
+    b.units = shape_.units;
+    std::ranges::copy(shape_.space, b.space);
+    std::ranges::copy(shape_.window, b.window);
+    b.first = unit * items_;
+    b.count = std::min(items_, shape_.batch - b.first);
+    const RnnArrays& a = arrays_;
+    b.x = a.x;
+    b.kernel = a.kernel;
+    b.h0 = a.h0;
+    b.c0 = a.c0;
+    b.bias = a.bias;
+    b.mask = reinterpret_cast<const uint8_t*>(a.mask);
+    b.drop = a.drop;
+    b.h = a.h;
+    b.c = a.c;
+    b.gates = a.gates;
+    b.dh = a.dh;
+    b.dc = a.dc;
+    b.dx = a.dx;
+    b.dh0 = a.dh0;
+    b.dc0 = a.dc0;
+    b.extra = a.extra;
+    return b;
+  }
+
+  RnnShape shape_;
   bool is_gradient_;
-  mt::RnnSizes sizes_;
   RnnArrays arrays_;
+  TypeIndex type_;
+  int64_t items_;  // batch items of a unit
 };
 
 }  // namespace
@@ -168,8 +131,10 @@ class ScanRnn final : public Kernel {
 void CpuLowering::make(const ScanRnnSpec& spec) {
   const DType dtype = spec.shape.dtype;
   const RnnShape shape = computed(spec.shape);
-  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
-  const int64_t products = shape.batch * shape.steps * shape.columns();
+  const int64_t rows = shape.batch * shape.pixels(), states = rows * shape.units;
+  const int64_t sequence = states * shape.steps;
+  const int64_t products = rows * shape.steps * shape.columns();
+  const int64_t gates = rows * shape.steps * shape.gate_columns();
   const auto reads = [&](const std::byte*& data, int64_t elements) {
     data = data == nullptr ? nullptr : read(dtype, data, elements);
   };
@@ -178,28 +143,25 @@ void CpuLowering::make(const ScanRnnSpec& spec) {
   };
   RnnArrays a = spec.arrays;
   reads(a.x, products);
-  reads(a.kernel, shape.units * shape.columns());
+  reads(a.kernel, shape.kernel_elements());
   reads(a.h0, states);
   reads(a.c0, states);
   reads(a.bias, shape.columns());
-  reads(a.drop, shape.batch * shape.columns());
+  reads(a.drop, rows * shape.columns());
   reads(a.dh, sequence);
   reads(a.dc, sequence);
-  for (std::byte** result : {&a.h, &a.c}) {
-    if (*result != nullptr)
-      *result =
-          spec.is_gradient ? read(dtype, *result, sequence) : written(dtype, *result, sequence);
-  }
+  const auto result = [&](std::byte*& data, int64_t elements) {  // an operand of the gradient
+    if (data != nullptr)
+      data = spec.is_gradient ? read(dtype, data, elements) : written(dtype, data, elements);
+  };
+  result(a.h, sequence);
+  result(a.c, sequence);
+  result(a.gates, gates);
   writes(a.dx, products);
   writes(a.dh0, states);
   writes(a.dc0, states);
   writes(a.extra, shape.cell == RnnCell::kGru ? sequence : products);
-  if (shape.dtype == DType::kFloat64) {
-    add(std::make_unique<ScanRnn<double>>(shape, spec.is_gradient, a));
-    return;
-  }
-  MESHTRAIN_CHECK(shape.dtype == DType::kFloat32, "{}", dtype_name(shape.dtype));
-  add(std::make_unique<ScanRnn<float>>(shape, spec.is_gradient, a));
+  add(std::make_unique<ScanRnn>(shape, spec.is_gradient, a));
 }
 
 }  // namespace meshtrain::cpu

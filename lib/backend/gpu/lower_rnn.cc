@@ -11,10 +11,12 @@ namespace {
 
 std::string sizes_text(const RnnShape& n, const RnnArrays& a) {
   return fmt::format(
-      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}}}",
+      "RnnSizes{{(RnnCell){}, (RnnActivation){}, (RnnActivation){}, {}, {}, {}, {}, {}, {}, "
+      "{{{}}}, {{{}}}}}",
       static_cast<int>(n.cell), static_cast<int>(n.activation), static_cast<int>(n.recurrent),
       n.batch, n.steps, n.units, a.mask != nullptr ? "true" : "false",
-      a.drop != nullptr ? "true" : "false");
+      a.drop != nullptr ? "true" : "false", a.gates != nullptr ? "true" : "false",
+      fmt::join(n.space, ", "), fmt::join(n.window, ", "));
 }
 
 }  // namespace
@@ -26,31 +28,34 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
     return;
   const RnnArrays& a = spec.arrays;
   const auto item = static_cast<int64_t>(dtype_size(n.dtype));
-  const int64_t states = n.batch * n.units * item, sequence = states * n.steps;
-  const int64_t columns = n.columns(), products = n.batch * n.steps * columns * item;
+  const int64_t states = n.state_elements() * item, sequence = states * n.steps;
+  const int64_t columns = n.columns(), rows = n.batch * n.pixels();
+  const int64_t products = rows * n.steps * columns * item;
   const int64_t scratch_bytes =
-      n.batch * (columns + 4 * n.units) * static_cast<int64_t>(dtype_size(compute_dtype(n.dtype)));
+      rows * (columns + 4 * n.units) * static_cast<int64_t>(dtype_size(compute_dtype(n.dtype)));
   std::byte* const memory = scratch(scratch_bytes);
   const bool is_gradient = spec.is_gradient;
-  const std::vector<Use> arrays = {{a.x, products, false},
-                                   {a.kernel, n.units * columns * item, false},
-                                   {a.h0, states, false},
-                                   {a.c0, states, false},
-                                   {a.bias, columns * item, false},
-                                   {a.mask, n.batch * n.steps, false},
-                                   {a.h, sequence, !is_gradient},
-                                   {a.c, sequence, !is_gradient},
-                                   {a.dh, sequence, false},
-                                   {a.dc, sequence, false},
-                                   {a.dx, products, true},
-                                   {a.dh0, states, true},
-                                   {a.dc0, states, true},
-                                   {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
-                                   {memory, scratch_bytes, true},
-                                   {a.drop, n.batch * columns * item, false}};
+  const std::vector<Use> arrays = {
+      {a.x, products, false},
+      {a.kernel, n.kernel_elements() * item, false},
+      {a.h0, states, false},
+      {a.c0, states, false},
+      {a.bias, columns * item, false},
+      {a.mask, n.batch * n.steps, false},
+      {a.h, sequence, !is_gradient},
+      {a.c, sequence, !is_gradient},
+      {a.dh, sequence, false},
+      {a.dc, sequence, false},
+      {a.dx, products, true},
+      {a.dh0, states, true},
+      {a.dc0, states, true},
+      {a.extra, n.cell == RnnCell::kGru ? sequence : products, true},
+      {memory, scratch_bytes, true},
+      {a.drop, rows * columns * item, false},
+      {a.gates, rows * n.steps * n.gate_columns() * item, !is_gradient}};
   Launch launch;
-  launch.blocks = static_cast<uint64_t>((n.batch + kThreads - 1) / kThreads);
-  launch.work = n.batch * n.steps * columns * (n.units + 5) * (is_gradient ? 2 : 1);
+  launch.blocks = static_cast<uint64_t>(n.batch);
+  launch.work = rows * n.steps * (n.kernel_elements() + 5 * columns);
   std::vector<Use> uses;
   for (const Use& use : arrays) {
     launch.args.push_back(address(use.data));
@@ -62,7 +67,7 @@ void GpuLowering::make(const ScanRnnSpec& spec) {
       call_text("scan_rnn",
                 {sizes_text(n, a), std::string(type_name(n.dtype)), is_gradient ? "true" : "false"},
                 false),
-      0, false, "rnn");
+      0, true, "rnn");
   add(std::move(launch), uses);
 }
 

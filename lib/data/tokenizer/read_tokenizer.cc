@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/tokenizer/sentence_piece.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/tokenizer_json.h"
 
@@ -137,15 +138,12 @@ std::string read_tokenizer_text(const std::string& folder) {
   }
   for (const char* name : {"tokenizer.model", "spiece.model"}) {
     if (exists(folder + "/" + name)) {
-      read_error("E327", folder,
-                 "`{}` is SentencePiece's, which is not read; a tokenizer is `tokenizer.json`, "
-                 "`vocab.json` and `merges.txt`, or `vocab.txt`",
-                 name);
+      return sentence_piece_text(read_limited(folder + "/" + name));
     }
   }
   read_error("E300", folder,
              "no tokenizer is here: it has neither `tokenizer.json` nor `vocab.json` and "
-             "`merges.txt` nor `vocab.txt`");
+             "`merges.txt`, `vocab.txt`, `tokenizer.model` nor `spiece.model`");
 }
 
 }  // namespace meshtrain

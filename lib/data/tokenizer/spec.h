@@ -60,8 +60,9 @@ struct TokenizerSpec {
 
 // Returns the text of a `tokenizer.json`: of that file of the folder, or made of `vocab.json` and
 // `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), or of
-// BERT's `vocab.txt` with `tokenizer_config.json`, where there is one. Throws
-// ConfigError E300 when the folder has neither, E318 for damaged files.
+// BERT's `vocab.txt` with `tokenizer_config.json`, where there is one. The text of SentencePiece's
+// `tokenizer.model` or `spiece.model` is sentence_piece_text(). Throws ConfigError E300 when the
+// folder has none of these, E318 for damaged files.
 std::string read_tokenizer_text(const std::string& folder);
 
 // Reads the text of a `tokenizer.json`; `path` is for messages. Throws ConfigError E318 for damaged

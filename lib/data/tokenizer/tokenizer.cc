@@ -94,10 +94,14 @@ std::string alphabet_text(std::string_view bytes) {
 }  // namespace
 
 Tokenizer::Tokenizer(std::string_view text, const std::string& path)
-    : spec_(parse_tokenizer(text, path)),
-      path_(path),
-      tokens_(spec_.tokens),
-      merges_(spec_.merges) {
+    : path_(path), merges_(std::vector<BpeMerge>()) {
+  if (const auto bytes = sentence_piece_bytes(text)) {
+    sentence_piece_ = load_sentence_piece(*bytes, path);
+    return;
+  }
+  spec_ = parse_tokenizer(text, path);
+  tokens_ = spec_.tokens;
+  merges_ = BpeMerges(spec_.merges);
   for (const AddedToken& token : spec_.added) {
     const auto id = static_cast<size_t>(token.id);
     tokens_.resize(std::max(tokens_.size(), id + 1));
@@ -133,6 +137,10 @@ Tokenizer::Tokenizer(std::string_view text, const std::string& path)
 }
 
 std::optional<int32_t> Tokenizer::find(std::string_view token) const {
+  if (sentence_piece_) {
+    const int32_t id = sentence_piece_->find(token);
+    return id < 0 ? std::nullopt : std::optional(id);
+  }
   for (const AddedToken& added : spec_.added) {
     if (added.content == token) {
       return added.id;
@@ -144,6 +152,11 @@ std::optional<int32_t> Tokenizer::find(std::string_view token) const {
 
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids, const std::string& name) {
   check_utf8(text, name);
+  if (sentence_piece_) {
+    const std::vector<int32_t> own = sentence_piece_->encode(text);
+    ids.insert(ids.end(), own.begin(), own.end());
+    return;
+  }
   name_ = name;
   encode_added(text, false, ids);
 }
@@ -340,6 +353,14 @@ std::string Tokenizer::decode_token(int32_t id) const {
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  if (sentence_piece_) {
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= size()) {
+        read_error("E314", path_, "no token has the id {}", id);
+      }
+    }
+    return sentence_piece_->decode(ids);  // which has no text for special ones
+  }
   std::string out;
   bool is_first = true;
   for (const int32_t id : ids) {

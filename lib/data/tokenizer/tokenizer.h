@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/sentence_piece.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/split_text.h"
 
@@ -19,11 +20,13 @@ namespace meshtrain {
 // Not thread-safe: encode() caches words. A copy may be used by another thread.
 class Tokenizer {
  public:
-  // `text` is that of a tokenizer.json. Throws as parse_tokenizer().
+  // `text` is that of read_tokenizer_text(). Throws as parse_tokenizer() and load_sentence_piece().
   Tokenizer(std::string_view text, const std::string& path);
 
   // Ids are below it: one more than the largest. At least the rows that an Embedding needs.
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t size() const {
+    return sentence_piece_ ? sentence_piece_->size() : static_cast<int64_t>(tokens_.size());
+  }
 
   // Returns the id of a token or of an added token, as the file writes it.
   std::optional<int32_t> find(std::string_view token) const;
@@ -48,6 +51,7 @@ class Tokenizer {
   std::string normalize(std::string_view text) const;
   std::string decode_token(int32_t id) const;
 
+  std::shared_ptr<const SentencePieceModel> sentence_piece_;  // in place of all below
   TokenizerSpec spec_;
   std::string path_, name_;          // of the tokenizer; of the text being encoded
   std::vector<std::string> tokens_;  // by id, added ones among them

@@ -57,7 +57,7 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
     // Keras keeps the `training` of the call that built the model, and runs with that of the run.
-    if (key == "initial_state" && value.is_array()) {
+    if (key == "initial_state" && !value.is_null()) {  // one tensor, or a list
       collect_tensors(value, name, json, node, 0);
     } else if (key == "mask" && value.is_object()) {
       KerasNode masks;

@@ -230,15 +230,19 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
         place += "/cells/" + name_in_list(*config, name);
         continue;
       }
-      if (class_name != "Bidirectional" && class_name != "TimeDistributed") {
+      const bool wraps_one =
+          class_name == "TimeDistributed" || class_name == "SpectralNormalization";
+      if (class_name != "Bidirectional" && !wraps_one) {
         place += "/" + attribute_of(class_name, i - begin, name);
         continue;
       }
+      if (class_name == "SpectralNormalization" && i + 1 == parts.size() && place == group &&
+          out[0].weights.empty()) {
+        out[0].weights.push_back(&weight);  // the kernel, which Keras keeps twice
+      }
       const bool is_first = layer.weights[0].path.starts_with(
           fmt::format("{}/{}/", layer.name, fmt::join(parts.begin(), parts.begin() + i + 1, "/")));
-      place += class_name == "TimeDistributed" ? "/layer"
-               : is_first                      ? "/forward_layer"
-                                               : "/backward_layer";
+      place += wraps_one ? "/layer" : is_first ? "/forward_layer" : "/backward_layer";
       config = &config->arg("layer").object();
       class_name = config->class_name;
       begin = i + 1;
@@ -351,6 +355,7 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
     }
   }
   std::vector<NamedTensor> out;
+  std::set<const Weight*> found;
   for (NamedTensor& dataset : file.datasets) {
     if (starts_with(dataset.name, "optimizer/") || starts_with(dataset.name, "metrics/") ||
         dataset.name.find("seed_generator/") != std::string::npos) {
@@ -361,6 +366,9 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
     } else if (const auto entry = vars_entry(dataset.name)) {
       const auto weights = by_group.find(entry->first);
       if (weights != by_group.end() && entry->second < weights->second.size()) {
+        if (!found.insert(weights->second[entry->second]).second) {
+          continue;  // there a second time
+        }
         dataset.name = weights->second[entry->second]->path;
       }
     }

@@ -33,6 +33,15 @@ Sizes channels_last(size_t rank) {
   return out;
 }
 
+// A kernel (k..., c, F) to (F, c, k...).
+Sizes filters_first(size_t rank) {
+  Sizes out = {static_cast<int64_t>(rank) - 1, static_cast<int64_t>(rank) - 2};
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    out.push_back(static_cast<int64_t>(i));
+  }
+  return out;
+}
+
 Sizes joined(Sizes a, const Sizes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -61,12 +70,7 @@ OnnxTensor OnnxOps::window(const Node& node, std::string& problem) {
     }
     return last(g_.add(op == "max_pool" ? "MaxPool" : "AveragePool", {x}, attributes));
   }
-  // (k..., c, F) to (F, c, k...)
-  Sizes permutation = {static_cast<int64_t>(rank) - 1, static_cast<int64_t>(rank) - 2};
-  for (size_t i = 0; i + 2 < rank; ++i) {
-    permutation.push_back(static_cast<int64_t>(i));
-  }
-  const OnnxTensor kernel = g_.transpose(in(node, 1), permutation);
+  const OnnxTensor kernel = g_.transpose(in(node, 1), filters_first(rank));
   const Shape& sizes = graphs_[0].shape(node.inputs[1]);
   attributes.emplace_back("kernel_shape", Sizes(sizes.begin(), sizes.end() - 2));
   attributes.emplace_back("dilations", window.dilations);
@@ -231,7 +235,15 @@ OnnxTensor rnn_activation(OnnxGraph& g, const std::string& name, const OnnxTenso
 
 void OnnxOps::scan(const Node& node) {
   const RnnOperands at(node);
-  const int64_t units = graphs_[0].shape(node.inputs[2])[1], columns = at.gates * units;
+  const Shape &state = graphs_[0].shape(node.inputs[2]), &window = graphs_[0].shape(node.inputs[1]);
+  const size_t rank = state.size();
+  const int64_t units = state.back(), columns = at.gates * units;
+  const auto at_step = [&](int64_t last) {  // of the batch, and of images
+    Sizes out = {-1};
+    out.insert(out.end(), state.begin() + 1, state.end() - 1);
+    out.push_back(last);
+    return out;
+  };
   const DType type = dtype(node.inputs[0]);
   onnx::GraphProto body;
   body.set_name(node.path);
@@ -241,13 +253,14 @@ void OnnxOps::scan(const Node& node) {
     OnnxGraph::declare(*body.add_input(), name, dtype, shape);
     return name;
   };
-  const OnnxTensor h = declare(named("h"), type, {-1, units});
-  const OnnxTensor c = at.is_lstm ? declare(named("c"), type, {-1, units}) : "";
-  const OnnxTensor x = declare(named("x"), type, {-1, columns});
+  const OnnxTensor h = declare(named("h"), type, at_step(units));
+  const OnnxTensor c = at.is_lstm ? declare(named("c"), type, at_step(units)) : "";
+  const OnnxTensor x = declare(named("x"), type, at_step(columns));
   const OnnxTensor valid = at.mask < 0 ? "" : declare(named("mask"), DType::kBool, {-1});
 
   const auto part = [&](const OnnxTensor& of, int64_t gate) {
-    return at.gates == 1 ? of : g.slice(of, 1, gate * units, (gate + 1) * units);
+    const auto axis = static_cast<int64_t>(rank) - 1;
+    return at.gates == 1 ? of : g.slice(of, axis, gate * units, (gate + 1) * units);
   };
   const auto act = [&](const char* attribute, const OnnxTensor& value) {
     return rnn_activation(g, node.attr_string(attribute), value, type);
@@ -259,9 +272,28 @@ void OnnxOps::scan(const Node& node) {
     return g.add("Mul", {p, q});
   };
   const OnnxTensor& kernel = in(node, static_cast<size_t>(at.kernel));
+  Sizes pads;  // of a convolution that keeps the sizes
+  for (const int64_t extra : {-1, 0}) {
+    for (size_t d = 0; d + 2 < rank; ++d) {
+      pads.push_back((window[d] + extra) / 2);
+    }
+  }
+  // The state times some columns of the kernel.
+  const auto times = [&](const OnnxTensor& factor, int64_t begin, int64_t end) {
+    const bool is_whole = end - begin == columns;
+    const auto axis = static_cast<int64_t>(rank) - 1;
+    const OnnxTensor part = is_whole ? kernel : g.slice(kernel, axis, begin, end);
+    if (rank == 2) {
+      return g.add("MatMul", {factor, part});
+    }
+    const OnnxTensor y = g.add(
+        "Conv", {g.transpose(factor, channels_first(rank)), g.transpose(part, filters_first(rank))},
+        {{"pads", pads}});
+    return g.transpose(y, channels_last(rank));
+  };
   OnnxTensor new_h, new_c;
   if (!at.is_gru) {
-    const OnnxTensor all = sum(x, g.add("MatMul", {h, kernel}));
+    const OnnxTensor all = sum(x, times(h, 0, columns));
     if (at.is_lstm) {
       new_c = sum(product(s(part(all, 1)), c), product(s(part(all, 0)), f(part(all, 2))));
       new_h = product(s(part(all, 3)), f(new_c));
@@ -271,20 +303,20 @@ void OnnxOps::scan(const Node& node) {
   } else {
     OnnxTensor q, content;
     if (at.is_reset_after) {
-      q = sum(g.add("MatMul", {h, kernel}), in(node, static_cast<size_t>(at.bias)));
+      q = sum(times(h, 0, columns), in(node, static_cast<size_t>(at.bias)));
     } else {
-      q = g.add("MatMul", {h, g.slice(kernel, 1, 0, 2 * units)});
+      q = times(h, 0, 2 * units);
     }
     const OnnxTensor z = s(sum(part(x, 0), part(q, 0))), r = s(sum(part(x, 1), part(q, 1)));
-    content = at.is_reset_after
-                  ? product(r, part(q, 2))
-                  : g.add("MatMul", {product(r, h), g.slice(kernel, 1, 2 * units, columns)});
+    content = at.is_reset_after ? product(r, part(q, 2)) : times(product(r, h), 2 * units, columns);
     const OnnxTensor fresh = f(sum(part(x, 2), content));
     const OnnxTensor rest = g.add("Sub", {g.scalar(1, type), z});
     new_h = sum(product(z, h), product(rest, fresh));
   }
   if (!valid.empty()) {
-    const OnnxTensor row = g.reshape(valid, {-1, 1});
+    Sizes ones(rank, 1);
+    ones[0] = -1;
+    const OnnxTensor row = g.reshape(valid, ones);
     new_h = g.add("Where", {row, new_h, h});
     new_c = at.is_lstm ? g.add("Where", {row, new_c, c}) : "";
   }
@@ -294,7 +326,7 @@ void OnnxOps::scan(const Node& node) {
   }
   for (int copy = 0; copy < 2; ++copy) {  // the states, then what each step gives
     for (const OnnxTensor& result : results) {
-      OnnxGraph::declare(*body.add_output(), g.add("Identity", {result}), type, {-1, units});
+      OnnxGraph::declare(*body.add_output(), g.add("Identity", {result}), type, at_step(units));
     }
   }
 

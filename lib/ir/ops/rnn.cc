@@ -1,12 +1,15 @@
 // Recurrent cells over all steps of a sequence.
 //
 //   op             operands                                  results
-//   scan_rnn       x, R, h0 [, c0] [, b] [, mask] [, drop]   h [, c]
-//   scan_rnn_grad  those of scan_rnn, h [, c], dh [, dc]     dx, dh0 [, dc0] [, extra]
+//   scan_rnn       x, R, h0 [, c0] [, b] [, mask] [, drop]   h [, c] [, gates]
+//   scan_rnn_grad  those of scan_rnn, but gates in place     dx, dh0 [, dc0] [, extra]
+//                  of x; h [, c], dh [, dc]
 //
-// x (B, T, G U) is the product of the inputs with the kernel, with its bias; R (U, G U); h0 and c0
-// (B, U); b (G U), of gru_reset_after only; mask (B, T) bool; drop (B, G U): what the states are
-// multiplied with before the product of each gate; h and c (B, T, U). With q = h R:
+// x (B, T, S..., G U) is the product of the inputs with the kernel, with its bias; R (K..., U, G
+// U); h0 and c0 (B, S..., U); b (G U), of gru_reset_after only; mask (B, T) bool; drop (B, S..., G
+// U): what the states are multiplied with before the product of each gate; h and c (B, T, S..., U).
+// S are the sizes of images, none or up to three, and K a window's: then h R is a convolution that
+// keeps the sizes (padding "same", (k - 1) / 2 cells before). With q = h R:
 //   simple           h' = f(x + q)
 //   lstm             i, f, g, o = x + q; c' = s(f) c + s(i) f(g); h' = s(o) f(c')
 //   gru_reset_after  z = s(x_z + q_z + b_z), r = s(x_r + q_r + b_r),
@@ -15,15 +18,20 @@
 // Where the mask is false, h and c stay what they were. Source: Keras 3 layers/rnn.
 //
 // Attributes: cell; activation (f) and recurrent_activation (s), of rnn_activations(), whose slopes
-// are known from their values; has_mask and has_drop (0 or 1). The gradient of R is a product of
-// all steps, outside of the scan. `extra` is what that needs beside dx: of gru_reset_after the
-// cotangent of q + b, of gru the states r h, dropped.
+// are known from their values; has_mask, has_drop and keeps_gates (0 or 1). The last asks for the
+// gates, without which there is no gradient: (B, T, S..., 4 U) i, f, g, o; z, r, g, q_g + b_g of
+// gru_reset_after; (B, T, 3 U) z, r, g of gru; 0 where the mask is false. The cell simple has h.
+// x is free before the backward pass, and that has no product to do again. The gradient of R is a
+// product of all steps, outside of the scan. `extra` is what that needs beside dx: of
+// gru_reset_after the cotangent of q + b, of gru the states r h, dropped.
 //
-// The batch passes. Every unit of a step needs all units of the step before: units and steps must
-// be whole, so a kernel that is split by units is gathered once, before the scan.
+// The batch passes. Every unit of a step needs all units of the step before, of its neighbours too:
+// images, units and steps must be whole, so a kernel that is split by units is gathered once,
+// before the scan.
 #include "ir/ops/rnn.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
@@ -52,6 +60,10 @@ RnnOperands::RnnOperands(const Node& node) {
   dh = next++;
   if (is_lstm)
     dc = next++;
+  const bool keeps = node.attr_int("keeps_gates") != 0;
+  MESHTRAIN_OP_CHECK(node, !keeps || gates > 1, "cell {} has no gates", cell);
+  kept = !keeps ? -1 : is_lstm ? 2 : 1;
+  gate_columns = is_reset_after ? 4 : gates;
   results = 2;
   if (is_lstm)
     dc0 = results++;
@@ -78,46 +90,66 @@ void check_activation(const Node& node, std::string_view attr) {
                      "{} {}", attr, name);
 }
 
-// Checks what both ops have; the sizes are those of h0 and x.
-ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& at) {
+// `first`, the sizes of images in the state h0, then `last`.
+Shape with_space(Shape first, const Shape& h0, int64_t last) {
+  first.insert(first.end(), h0.begin() + 1, h0.end() - 1);
+  first.push_back(last);
+  return first;
+}
+
+// Checks what both ops have; the sizes are those of h0, of operand 0, which has `first` columns of
+// each unit, and of the window of R. Returns the type of h.
+ValueType sequence_type(const Node& node, Operands operands, const RnnOperands& at, int64_t first) {
   check_activation(node, "activation");
   check_activation(node, "recurrent_activation");
-  const ValueType &x = operands[0], &h0 = operands[2];
-  MESHTRAIN_OP_CHECK(node, is_floating(x.dtype) && x.shape.size() == 3 && h0.shape.size() == 2,
-                     "x is {} {}, h0 {}", dtype_name(x.dtype), shape_string(x.shape),
-                     shape_string(h0.shape));
-  const int64_t batch = x.shape[0], steps = x.shape[1], units = h0.shape[1];
+  const ValueType &x = operands[0], &kernel = operands[1], &h0 = operands[2];
+  const size_t rank = h0.shape.size();
+  MESHTRAIN_OP_CHECK(node,
+                     is_floating(x.dtype) && rank >= 2 && rank <= 5 && x.shape.size() == rank + 1 &&
+                         kernel.shape.size() == rank,
+                     "x is {} {}, R {}, h0 {}", dtype_name(x.dtype), shape_string(x.shape),
+                     shape_string(kernel.shape), shape_string(h0.shape));
+  const int64_t batch = x.shape[0], steps = x.shape[1], units = h0.shape.back();
   const int64_t columns = at.gates * units;
   const auto check = [&](int i, const Shape& shape, DType dtype) {
     MESHTRAIN_OP_CHECK(node, i < 0 || operands[static_cast<size_t>(i)] == (ValueType{shape, dtype}),
                        "operand {} is not {} {}", i, dtype_name(dtype), shape_string(shape));
   };
-  check(at.x, {batch, steps, columns}, x.dtype);
-  check(at.kernel, {units, columns}, x.dtype);
-  check(at.h0, {batch, units}, x.dtype);
-  check(at.c0, {batch, units}, x.dtype);
+  Shape window(kernel.shape.begin(), kernel.shape.end() - 2);
+  window.insert(window.end(), {units, columns});
+  check(at.x, with_space({batch, steps}, h0.shape, first * units), x.dtype);
+  check(at.kernel, window, x.dtype);
+  check(at.h0, with_space({batch}, h0.shape, units), x.dtype);
+  check(at.c0, h0.shape, x.dtype);
   check(at.bias, {columns}, x.dtype);
   check(at.mask, {batch, steps}, DType::kBool);
-  check(at.drop, {batch, columns}, x.dtype);
-  return {{batch, steps, units}, x.dtype};
+  check(at.drop, with_space({batch}, h0.shape, columns), x.dtype);
+  return {with_space({batch, steps}, h0.shape, units), x.dtype};
 }
 
 Types scan_types(const Node& node, Operands operands) {
   const RnnOperands at(node);
   check_num_operands(node, operands, static_cast<size_t>(at.size));
-  return Types(at.is_lstm ? 2 : 1, sequence_type(node, operands, at));
+  Types out(at.is_lstm ? 2 : 1, sequence_type(node, operands, at, at.gates));
+  if (at.kept >= 0) {
+    out.push_back(out[0]);
+    out.back().shape.back() *= at.gate_columns;
+  }
+  return out;
 }
 
 Types grad_types(const Node& node, Operands operands) {
   const RnnOperands at(node);
   check_num_operands(node, operands, static_cast<size_t>(at.size + (at.is_lstm ? 4 : 2)));
-  const ValueType h = sequence_type(node, operands, at);
+  const ValueType h = sequence_type(node, operands, at, at.gate_columns);
+  ValueType x = h;
+  x.shape.back() *= at.gates;
   for (size_t i = static_cast<size_t>(at.size); i < operands.size(); ++i)
     MESHTRAIN_OP_CHECK(node, operands[i] == h, "operand {}", i);
   Types out(static_cast<size_t>(at.results), operands[2]);
-  out[0] = operands[0];
+  out[0] = x;
   if (at.extra >= 0)
-    out.back() = at.is_reset_after ? operands[0] : h;
+    out.back() = at.is_reset_after ? x : h;
   return out;
 }
 
@@ -141,60 +173,88 @@ ShardingRule scan_rule(const Node& node, std::span<const Shape> operands,
   return rule.take();
 }
 
-double scan_flops(std::span<const Shape> operands, double products) {
-  const Shape &x = operands[0], &kernel = operands[1];
-  return products * 2 * static_cast<double>(x[0] * x[1]) * static_cast<double>(kernel[0]) *
-         static_cast<double>(kernel[1]);
+double scan_flops(const Node&, std::span<const Shape> operands, std::span<const Shape>) {
+  double rows = 1;  // steps and pixels of the batch
+  for (size_t i = 0; i + 1 < operands[0].size(); ++i)
+    rows *= static_cast<double>(operands[0][i]);
+  return 2 * rows * static_cast<double>(num_elements(operands[1]));
+}
+
+// The window of the recurrent convolution.
+Window same_window(const Shape& kernel) {
+  const size_t rank = kernel.size() - 2;
+  Window out{std::vector<int64_t>(rank, 1), std::vector<int64_t>(rank, 1), {}, {}};
+  for (size_t d = 0; d < rank; ++d) {
+    out.pads_before.push_back((kernel[d] - 1) / 2);
+    out.pads_after.push_back(kernel[d] / 2);
+  }
+  return out;
+}
+
+// The transpose in R of the product of `states` with R, for `cotangent`, those of some columns.
+ValueId transposed_product(Builder& b, ValueId states, ValueId cotangent, const Shape& kernel) {
+  if (kernel.size() == 2)
+    return b.einsum("btu,btg->ug", {states, cotangent});
+  Shape shape = kernel;
+  shape.back() = b.shape(cotangent).back();
+  const auto images = [&](ValueId value) {  // of all steps
+    Shape joined = b.shape(value);
+    joined.erase(joined.begin());
+    joined[0] *= b.shape(value)[0];
+    return b.reshape(value, joined);
+  };
+  return b.conv_wgrad(images(states), images(cotangent), same_window(kernel), shape);
 }
 
 // The gradient of R: of each step's state with the cotangent of its product, as one product.
 ValueId kernel_gradient(Builder& b, const Node& forward, const RnnOperands& at,
                         const ValueList& grads) {
   const ValueId h = forward.outputs[0], dx = grads[0];
-  const Shape shape = b.shape(h);
-  const int64_t steps = shape[1], units = shape[2];
+  const Shape shape = b.shape(h), kernel = b.shape(forward.inputs[1]);
+  const int64_t steps = shape[1], units = shape.back();
   ValueId before = b.expand_dims(forward.inputs[2], 1);
   if (steps > 1)
     before = b.concat({before, b.slice(h, 1, 0, steps - 1)}, 1);
   const auto product = [&](ValueId states, ValueId cotangent) {
-    return b.einsum("btu,btg->ug", {states, cotangent});
+    return transposed_product(b, states, cotangent, kernel);
   };
+  const auto gates_of = [&](ValueId value, int64_t first, int64_t last) {
+    const auto axis = static_cast<int64_t>(b.shape(value).size()) - 1;
+    return b.slice(value, axis, first * units, last * units);
+  };
+  const int64_t columns = static_cast<int64_t>(kernel.size()) - 1;
   // Of the first gates. Where states are dropped, those of each gate are others.
   const auto products = [&](ValueId cotangent, int64_t gates) {
     if (at.drop < 0)
-      return product(before, b.slice(cotangent, 2, 0, gates * units));
+      return product(before, gates_of(cotangent, 0, gates));
     const ValueId drop = forward.inputs[static_cast<size_t>(at.drop)];
     ValueList parts;
     for (int64_t gate = 0; gate < gates; ++gate) {
-      const int64_t first = gate * units, last = first + units;
-      const ValueId seen = b.mul(before, b.expand_dims(b.slice(drop, 1, first, last), 1));
-      parts.push_back(product(seen, b.slice(cotangent, 2, first, last)));
+      const ValueId seen = b.mul(before, b.expand_dims(gates_of(drop, gate, gate + 1), 1));
+      parts.push_back(product(seen, gates_of(cotangent, gate, gate + 1)));
     }
-    return parts.size() == 1 ? parts[0] : b.concat(parts, 1);
+    return parts.size() == 1 ? parts[0] : b.concat(parts, columns);
   };
   if (!at.is_gru)
     return products(dx, at.gates);
   const ValueId extra = grads[static_cast<size_t>(at.extra)];
   if (at.is_reset_after)
     return products(extra, at.gates);
-  return b.concat({products(dx, 2), product(extra, b.slice(dx, 2, 2 * units, 3 * units))}, 1);
+  return b.concat({products(dx, 2), product(extra, gates_of(dx, 2, 3))}, columns);
 }
 
 Ids scan_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {
   const Node forward = node;  // the graph grows
   const RnnOperands at(forward);
-  const auto cotangent = [&](size_t i) {
-    const ValueId result = forward.outputs[i];
-    return g[i] != kNone ? g[i] : b.constant(0, b.dtype(result), b.shape(result));
-  };
+  MESHTRAIN_OP_CHECK(node, at.kept >= 0 || at.gates == 1, "a gradient without gates");
+  MESHTRAIN_OP_CHECK(node, at.kept < 0 || g[static_cast<size_t>(at.kept)] == kNone,
+                     "a gradient of gates");
+  const std::span<const ValueId> states = std::span(forward.outputs).first(at.is_lstm ? 2 : 1);
   ValueList inputs = forward.inputs;
-  std::vector<ValueId> cotangents;
-  for (size_t i = 0; i < forward.outputs.size(); ++i)
-    cotangents.push_back(cotangent(i));
-  for (const ValueId result : forward.outputs)
-    inputs.push_back(result);
-  for (const ValueId value : cotangents)
-    inputs.push_back(value);
+  inputs[0] = forward.outputs[at.kept >= 0 ? static_cast<size_t>(at.kept) : 0];
+  inputs.insert(inputs.end(), states.begin(), states.end());
+  for (size_t i = 0; i < states.size(); ++i)
+    inputs.push_back(g[i] != kNone ? g[i] : b.constant(0, b.dtype(states[i]), b.shape(states[i])));
   const ValueList grads = b.add_node("scan_rnn_grad", std::move(inputs), forward.attrs);
   Ids out(forward.inputs.size(), kNone);
   out[0] = grads[0];
@@ -202,8 +262,12 @@ Ids scan_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {
   out[2] = grads[1];
   if (at.c0 >= 0)
     out[static_cast<size_t>(at.c0)] = grads[static_cast<size_t>(at.dc0)];
-  if (at.bias >= 0)
-    out[static_cast<size_t>(at.bias)] = b.reduce_sum(grads[static_cast<size_t>(at.extra)], {0, 1});
+  if (at.bias >= 0) {
+    const ValueId extra = grads[static_cast<size_t>(at.extra)];
+    std::vector<int64_t> rows(b.shape(extra).size() - 1);
+    std::iota(rows.begin(), rows.end(), 0);
+    out[static_cast<size_t>(at.bias)] = b.reduce_sum(extra, rows);
+  }
   return out;
 }
 
@@ -215,17 +279,14 @@ std::vector<OpDef> rnn_ops() {
   scan.infer = scan_types;
   scan.rule = scan_rule;
   scan.vjp = scan_vjp;
-  scan.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
-    return scan_flops(operands, 1);
-  };
+  scan.flops = scan_flops;
   scan.is_product = true;
+  scan.spare_result = "keeps_gates";
   OpDef grad = scan;
   grad.name = "scan_rnn_grad";
   grad.infer = grad_types;
   grad.vjp = nullptr;
-  grad.flops = [](const Node&, std::span<const Shape> operands, std::span<const Shape>) {
-    return scan_flops(operands, 2);
-  };
+  grad.spare_result = {};
   return {std::move(scan), std::move(grad)};
 }
 

@@ -16,7 +16,9 @@ struct RnnOperands {
   int size = 3;                               // of all operands of scan_rnn
   int h = -1, c = -1, dh = -1, dc = -1;       // of the gradient, behind those
   int dx = 0, dh0 = 1, dc0 = -1, extra = -1;  // results of the gradient
+  int kept = -1;                              // the gates among the results of scan_rnn
   int gates = 1;
+  int gate_columns = 1;  // of what is kept, in units
   int results = 1;
   bool is_lstm = false, is_gru = false, is_reset_after = false;
 };

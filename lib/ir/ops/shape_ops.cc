@@ -8,6 +8,7 @@
 //   pad        x         axis, before, after (ints >= 0), value (double, converted to the dtype)
 //   concat     parts...  axis
 //   reverse    x         axis
+//   stop_gradient  x     none; x, on which nothing depends for derivatives
 //
 // slice, pad, concat and reverse need the whole of the dimension `axis`, so that their numbers
 // count on a shard as they do globally. The shard of a broadcast or reshape takes the shape of its
@@ -295,11 +296,21 @@ OpDef make_reverse() {
   return op;
 }
 
+OpDef make_stop_gradient() {
+  OpDef op = shape_op("stop_gradient");
+  op.infer = [](const Node& node, Operands operands) {
+    check_num_operands(node, operands, 1);
+    return Types{operands[0]};
+  };
+  op.rule = broadcast_rule;
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> shape_ops() {
   return {make_broadcast(), make_transpose(), make_reshape(), make_slice(),
-          make_pad(),       make_concat(),    make_reverse()};
+          make_pad(),       make_concat(),    make_reverse(), make_stop_gradient()};
 }
 
 }  // namespace meshtrain

@@ -72,7 +72,7 @@ TextSamples::TextSamples(const TextSamplesOptions& options, CallbackContext& con
   request_.sampler = sampler_of(options);
   request_.seed = context.config.seed.value;
   request_.num_ids = std::min(model.num_ids, codec_->size());
-  request_.stop_ids = document_end(context.config.data);
+  request_.stop_ids = document_end(context.config.data, *codec_);
   const Generation generation(*context.engine, model, rows_of(options));
   check_lengths(prompts_, generation.least_prompt(), generation.window_reason(1));
 }

@@ -478,6 +478,19 @@ TEST_CASE("transforms: each class of the catalogue changes arrays") {
       continue;
     }
     ConfigObject transform = default_object(Category::kTransform, name);
+    if (name == "MaskedLMMaskGenerator") {  // of a whole dataset
+      transform.args["vocabulary_size"] = value(7);
+      transform.args["mask_selection_rate"] = value(0.5);
+      transform.args["mask_token_id"] = value(6);
+      Dataset dataset;
+      dataset.inputs.push_back({"x", make_rows(range(DType::kInt32, {3, 2}))});
+      DataConfig data;
+      data.transform = {transform};
+      transform_dataset(dataset, data);
+      CHECK(dataset.inputs.size() == 2);
+      CHECK(dataset.targets.at(0).rows->shape() == Shape{3, 1});
+      continue;
+    }
     for (const Spec& arg : find_class(Category::kTransform, name)->args) {
       if (arg.is_required) {
         transform.args[arg.name] = arg.kind == ValueKind::kShape ? list_value({2, 1}) : value(2.0);

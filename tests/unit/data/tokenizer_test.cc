@@ -81,6 +81,44 @@ TEST_CASE("WordPiece tokenizers give the ids and texts of `tokenizers`") {
   CHECK(tokenizer.decode(ids, true) == "the king");
 }
 
+#ifdef MESHTRAIN_SENTENCEPIECE
+// tests/reference/sentencepiece_golden.py
+TEST_CASE("Models of SentencePiece give the ids and texts of `sentencepiece`") {
+  ::setenv("MESHTRAIN_SENTENCEPIECE_LIBRARY", MESHTRAIN_SENTENCEPIECE, 1);
+  for (const char* name : {"sentencepiece_bpe", "sentencepiece_unigram"}) {
+    CAPTURE(name);
+    check_cases(name, name);
+  }
+  Tokenizer tokenizer = tokenizer_of(golden("sentencepiece_bpe"));
+  CHECK(tokenizer.size() == 420);
+  CHECK(tokenizer.find("</s>") == 2);
+  CHECK(tokenizer.find("<0x0A>") == 13);
+  CHECK(!tokenizer.find("no such token"));
+  CHECK(tokenizer.decode(TokenIds{2}, true) == "");
+  CHECK(message_of([&] { ids_of(tokenizer, "ab\xff"); }) ==
+        "E318 `text`: byte 0xff at offset 2 is not UTF-8");
+  CHECK(message_of([&] { tokenizer.decode(TokenIds{420}); }) ==
+        "E314 `tokenizer.json`: no token has the id 420");
+}
+
+TEST_CASE("Damaged models of SentencePiece, and a program without its library") {
+  ::setenv("MESHTRAIN_SENTENCEPIECE_LIBRARY", MESHTRAIN_SENTENCEPIECE, 1);
+  const std::string bytes = test::read_text(golden("sentencepiece_bpe/tokenizer.model"));
+  for (const size_t length : {size_t{0}, size_t{1}, bytes.size() / 2, bytes.size() - 1}) {
+    const std::string part = bytes.substr(0, length);
+    CHECK(sentence_piece_bytes(sentence_piece_text(part)) == part);
+    CHECK(message_of([&] {
+            Tokenizer(sentence_piece_text(part), "t");
+          }).find("E318 `t`: no model of SentencePiece") == 0);
+  }
+  ::setenv("MESHTRAIN_SENTENCEPIECE_LIBRARY", "/nowhere.so", 1);
+  CHECK(message_of([&] {
+          Tokenizer(sentence_piece_text(bytes), "t");
+        }).find("E327 `t`: a model of SentencePiece: cannot load /nowhere.so") == 0);
+  ::unsetenv("MESHTRAIN_SENTENCEPIECE_LIBRARY");
+}
+#endif
+
 TEST_CASE("Ids of a byte-level tokenizer keep every byte; half a character is its bytes") {
   Tokenizer tokenizer = tokenizer_of(golden("gpt2"));
   const TokenIds ids = ids_of(tokenizer, "\xF0\x9F\x98\x80");
@@ -197,12 +235,8 @@ TEST_CASE("Wrong folders of tokenizers") {
   const std::string path = folder.path();
   CHECK(message_of([&] { read_tokenizer_text(path); }) ==
         fmt::format("E300 `{}`: no tokenizer is here: it has neither `tokenizer.json` nor "
-                    "`vocab.json` and `merges.txt` nor `vocab.txt`",
-                    path));
-  folder.write("spiece.model", "");
-  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
-        fmt::format("E327 `{}`: `spiece.model` is SentencePiece's, which is not read; a tokenizer "
-                    "is `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`",
+                    "`vocab.json` and `merges.txt`, `vocab.txt`, `tokenizer.model` nor "
+                    "`spiece.model`",
                     path));
   folder.write("vocab.txt", "[PAD]\n[UNK]\r\n[PAD]\n");
   CHECK(message_of([&] { read_tokenizer_text(path); }) ==

@@ -15,19 +15,20 @@ using CollectiveCounts = std::map<std::string, int>;
 
 struct RecurrentCase {
   std::string layer, mesh = "[2, 2]", rules = "";
+  std::string step = "6";  // its shape
 };
 
 Compiled recurrent_step(int64_t steps, const RecurrentCase& c) {
   const std::string yaml = fmt::format(R"(
 model:
   layers:
-    - Input: {{shape: [{}, 6]}}
+    - Input: {{shape: [{}, {}]}}
     - {}
     - Dense: {{name: out, units: 2}}
 compile: {{optimizer: sgd, loss: mse}}
 distribution: {{device_mesh: {{shape: {}, axis_names: [data, model]}}{}}}
 )",
-                                       steps, c.layer, c.mesh, c.rules);
+                                       steps, c.step, c.layer, c.mesh, c.rules);
   const Config config = config_from(yaml);
   const Setup setup(config, nullptr);
   return setup.compile(StepKind::kTrain, 8, /*bucket=*/false);
@@ -53,6 +54,7 @@ const char* const kSimpleLayer = "SimpleRNN: {name: r, units: 4}";
 const char* const kGruLayer = "GRU: {name: r, units: 4}";
 const char* const kDropped = "LSTM: {name: r, units: 4, recurrent_dropout: 0.5}";
 const char* const kStack = "RNN: {name: r, cell: [{LSTMCell: 4}, {LSTMCell: 4}]}";
+const char* const kImages = "ConvLSTM2D: {name: r, filters: 4, kernel_size: 3}";
 const char* const kTwoDirections = "Bidirectional: {name: r, layer: {GRU: {units: 4}}}";
 
 }  // namespace
@@ -102,6 +104,10 @@ TEST_CASE("a recurrent layer on a mesh: collectives by what is split") {
                          {"backward all_reduce data", 10},
                          {"forward all_gather model", 6},
                          {"forward all_reduce data", 1}});
+  // Images as features: the convolutions of all steps, and one gathered kernel before the steps.
+  const std::string by_filters = ", layout_map: {\"r/.*kernel\": [null, null, null, model]}";
+  CHECK(counts_of({kImages, "[2, 1]", "", "5, 4, 6"}) == batch);
+  CHECK(counts_of({kImages, "[1, 2]", by_filters, "5, 4, 6"}) == units);
   // A mask of steps is where its rows are.
   CHECK(counts_of({kMasked, "[2, 2]", by_units}) ==
         counts_of({kTwoDirections, "[2, 2]", by_units}));
@@ -115,4 +121,7 @@ TEST_CASE("ten thousand steps are the program of ten") {
     CHECK(few.graph.nodes.size() == many.graph.nodes.size());
     CHECK(few.program.steps.size() == many.program.steps.size());
   }
+  const RecurrentCase images = {kImages, "[2, 2]", "", "5, 4, 6"};
+  CHECK(recurrent_step(10, images).program.steps.size() ==
+        recurrent_step(1000, images).program.steps.size());
 }

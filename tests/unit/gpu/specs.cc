@@ -26,6 +26,8 @@ double value_of(const SpecArray& array, uint64_t seed, uint64_t i) {
   switch (array.values) {
     case Values::kPositive:
       return std::abs(number) + 0.1;
+    case Values::kUnit:
+      return std::abs(number) / 2;
     case Values::kSpecial:
       return special_number(seed, i);
     case Values::kSmallIntegers:

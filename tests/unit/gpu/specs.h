@@ -18,6 +18,7 @@ enum class Values : uint8_t {
   kResult,    // garbage before, compared after
   kSigned,    // in [-2, 2)
   kPositive,  // in [0.1, 2.1)
+  kUnit,      // in [0, 1)
   kSpecial,   // infinities, NaN, zeros of both signs, ties of rounding, small and large numbers
   kSmallIntegers,  // whole numbers in [-4, 4], from 0 where there is no sign
   kIds,            // whole numbers in [-2, 13)

@@ -16,8 +16,9 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   const bool is_lstm = shape.cell == RnnCell::kLstm;
   const bool is_gru = shape.cell == RnnCell::kGru,
              is_reset_after = shape.cell == RnnCell::kGruResetAfter;
-  const int64_t states = shape.batch * shape.units, sequence = states * shape.steps;
-  const int64_t products = shape.batch * shape.steps * shape.columns();
+  const int64_t states = shape.state_elements(), sequence = states * shape.steps;
+  const int64_t drops = shape.batch * shape.pixels() * shape.columns();
+  const int64_t products = drops * shape.steps;
   std::vector<RnnArray> arrays;
   const auto operand = [&](const std::byte* RnnArrays::*place, int64_t size) {
     arrays.push_back({{shape.dtype, size}, nullptr, place});
@@ -25,8 +26,9 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
   const auto result_at = [&](std::byte* RnnArrays::*place, int64_t size) {
     arrays.push_back({result(shape.dtype, size), place, nullptr});
   };
-  operand(&RnnArrays::x, products);
-  operand(&RnnArrays::kernel, shape.units * shape.columns());
+  if (!is_gradient)
+    operand(&RnnArrays::x, products);
+  operand(&RnnArrays::kernel, shape.kernel_elements());
   operand(&RnnArrays::h0, states);
   if (is_lstm)
     operand(&RnnArrays::c0, states);
@@ -36,16 +38,21 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
     arrays.push_back(
         {{kBool, shape.batch * shape.steps, Values::kBool}, nullptr, &RnnArrays::mask});
   if (has_drop)
-    operand(&RnnArrays::drop, shape.batch * shape.columns());
-  const auto states_over_steps = [&](std::byte* RnnArrays::*place) {
+    operand(&RnnArrays::drop, drops);
+  const auto over_steps = [&](std::byte* RnnArrays::*place, int64_t size,
+                              Values values = Values::kSigned) {
     if (is_gradient)
-      arrays.push_back({{shape.dtype, sequence}, place, nullptr});
+      arrays.push_back({{shape.dtype, size, values}, place, nullptr});
     else
-      result_at(place, sequence);
+      result_at(place, size);
   };
-  states_over_steps(&RnnArrays::h);
+  over_steps(&RnnArrays::h, sequence);
   if (is_lstm)
-    states_over_steps(&RnnArrays::c);
+    over_steps(&RnnArrays::c, sequence);
+  // Dropped: without gates, as in inference.
+  if (is_gradient || (shape.cell != RnnCell::kSimple && !has_drop))
+    over_steps(&RnnArrays::gates, shape.batch * shape.pixels() * shape.steps * shape.gate_columns(),
+               Values::kUnit);
   if (is_gradient) {
     operand(&RnnArrays::dh, sequence);
     if (is_lstm)
@@ -98,6 +105,12 @@ std::vector<KernelCase> rnn_specs() {
       shape.recurrent = RnnActivation::kHardSigmoid;
       for (bool is_gradient : {false, true})
         add_pass(list, shape, is_gradient, has_mask, true, dropped);
+      // More pixels than rows of a block on a CPU, and more units than threads on a GPU.
+      shape.space = {2, 5, 9};
+      shape.window = {1, 3, 4};
+      const std::string images = fmt::format("{} of images", name);
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, has_mask, cell == RnnCell::kLstm, images);
     }
   }
   for (int f = 0; f <= static_cast<int>(RnnActivation::kHardTanh); ++f) {

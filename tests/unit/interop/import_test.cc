@@ -217,8 +217,8 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
   for (const Case& c : std::vector<Case>{
            {layer("Lambda", R"("name": "f", "function": {"class_name": "__lambda__"})"), "E415",
             "layer `f` (Lambda) holds Python code"},
-           {layer("ConvLSTM1D", R"("name": "r", "units": 2)"), "E416",
-            "layer `r` (ConvLSTM1D) is not in meshtrain"},
+           {layer("AugMix", R"("name": "r", "num_chains": 2)"), "E416",
+            "layer `r` (AugMix) is not in meshtrain"},
            {R"({"class_name": "Mine", "config": {"name": "own"}, "registered_name": "my>Mine"})",
             "E416", "layer `own` (Mine) is a class of your own"},
            {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
@@ -246,8 +246,8 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
 
 TEST_CASE("all problems of a model are shown together") {
   try {
-    import_text(sequential(layer("ConvLSTM1D", R"("name": "r", "units": 2)") + ", " +
-                           layer("ConvLSTM2D", R"("name": "s", "units": 2)")));
+    import_text(sequential(layer("AugMix", R"("name": "r", "num_chains": 2)") + ", " +
+                           layer("RandAugment", R"("name": "s", "num_ops": 2)")));
     FAIL("not refused");
   } catch (const ConfigError& error) {
     CHECK(error.diagnostics().num_errors() == 2);

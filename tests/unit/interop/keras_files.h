@@ -13,10 +13,10 @@
 namespace meshtrain::test {
 
 inline const std::vector<std::string>& keras_models() {
-  static const std::vector<std::string> kNames = {"mlp",    "convnet",    "several",    "shared",
-                                                  "resnet", "separable",  "normalized", "adapted",
-                                                  "nested", "operations", "recurrent",  "attention",
-                                                  "hub",    "wrapped",    "masked",     "stacked"};
+  static const std::vector<std::string> kNames = {
+      "mlp",        "convnet", "several", "shared",     "resnet",    "separable",
+      "normalized", "adapted", "nested",  "operations", "recurrent", "attention",
+      "hub",        "wrapped", "masked",  "stacked",    "filmed",    "spectral"};
   return kNames;
 }
 

@@ -1,6 +1,8 @@
 // The text of small training steps after each pass, under the layouts people use most.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "passes/bucket.h"
 #include "passes/layouts.h"
 #include "passes/lower.h"
@@ -110,4 +112,37 @@ TEST_CASE("propagate: nothing flows into a weight from what reads its product") 
     ++num_weights;
   }
   CHECK(num_weights >= 4);
+}
+
+TEST_CASE("simplify: a spare result that nothing reads is left out") {
+  for (const bool has_gradient : {false, true}) {
+    Graph graph;
+    Builder b(graph);
+    const auto input = [&](const char* name, Shape shape) {
+      return b.input(name, std::move(shape), DType::kFloat32, false);
+    };
+    const ValueList results = b.add_node(
+        "scan_rnn",
+        {input("x", {2, 3, 8}), input("r", {2, 8}), input("h", {2, 2}), input("c", {2, 2})},
+        {{"cell", std::string("lstm")},
+         {"activation", std::string("tanh")},
+         {"recurrent_activation", std::string("sigmoid")},
+         {"has_mask", int64_t{0}},
+         {"has_drop", int64_t{0}},
+         {"keeps_gates", int64_t{1}}});
+    REQUIRE(results.size() == 3);
+    graph.outputs.push_back({"y", results[0]});
+    if (has_gradient) {
+      const ValueId x = graph.nodes[0].outputs[0];
+      graph.outputs.push_back(
+          {"dx", gradients(b, b.reduce_sum_all(results[0]), std::vector{x})[0]});
+    }
+    graph = simplify(std::move(graph));
+    verify(graph);
+    const auto scan = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                   [](const Node& node) { return node.op->name == "scan_rnn"; });
+    REQUIRE(scan != graph.nodes.end());
+    CHECK(scan->outputs.size() == (has_gradient ? 3 : 2));
+    CHECK(scan->attr_int("keeps_gates") == int64_t{has_gradient});
+  }
 }

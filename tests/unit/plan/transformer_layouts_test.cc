@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "data/step_order.h"
 #include "engine/setup.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
@@ -124,6 +125,9 @@ std::map<std::string, HostTensor> trained(const std::string& yaml,
   }
   EngineOptions options;
   options.num_workers = 2;
+  if (config.data.head_tail > 1) {
+    order_steps(data, config.data.head_tail, {});
+  }
   Engine engine(config, data_spec(data), options);
   const std::vector<int64_t> rows = test::rows_of_step(0, kSamples, kSamples);
   for (int step = 0; step < 3; ++step) {
@@ -206,6 +210,46 @@ TEST_CASE("transformers, tensor parallel: two sums a layer in each direction") {
   CHECK(counts(kLlama, mesh, kLlamaParallel) == text(expected));
 }
 
+TEST_CASE("transformers, tensor and sequence parallel: a gather before and a scatter behind") {
+  const std::string sequence_parallel = std::string(kTensorParallel) +
+                                        "    .*/(middle|sum)/output: [data, model, null]\n"
+                                        "    embeddings_add/output: [data, model, null]\n";
+  // Of norms, biases of rows and the table of tokens each device has the gradient of its steps.
+  constexpr int kWhole = (4 * kLayers + 2) + 2 * kLayers + 1;
+  CHECK(counts(kGpt, "{shape: [2, 2], axis_names: [data, model]}", sequence_parallel) ==
+        text({{"forward all_gather model", 2 * kLayers},
+              {"forward reduce_scatter model", 2 * kLayers},
+              {"forward all_reduce data model", 1},
+              // One more: a device has the gradient of its rows of the table of positions, which
+              // are other steps' rows on the other devices, and the table is whole on each.
+              {"backward all_gather model", 2 * kLayers + 1},
+              // The cotangents of query, key and value are added before they are scattered.
+              {"backward reduce_scatter model", 2 * kLayers},
+              {"backward all_reduce data model", kWhole},
+              {"backward all_reduce data", kGptWeights - kWhole}}));
+}
+
+TEST_CASE("transformers, heads over two axes: fewer heads of keys than devices") {
+  const std::string rules = R"(  layout_map:
+    .*/query/kernel: [null, [kv, rep], null]
+    .*/(key|value)/kernel: [null, kv, null]
+    .*/attention_output/kernel: [[kv, rep], null, null]
+    .*/feedforward_(gate|intermediate)_dense/kernel: [null, [kv, rep]]
+    .*/feedforward_output_dense/kernel: [[kv, rep], null]
+)";
+  CHECK(counts(kLlama, "{shape: [2, 2, 2], axis_names: [data, kv, rep]}", rules) ==
+        text({{"forward all_reduce kv rep", 2 * kLayers},
+              {"forward all_reduce data", 1},
+              {"backward all_reduce kv rep", 2 * kLayers},
+              // dk and dv, each a sum over the readers of a head of keys.
+              {"backward all_reduce rep", 2 * kLayers},
+              // One a layer more than theory: the cotangent through key and value is a sum over
+              // `kv`, that through the query one over `kv` and `rep`. Only sums over the same axes
+              // are added before they are reduced.
+              {"backward all_reduce kv", kLayers},
+              {"backward all_reduce data", kLlamaWeights}}));
+}
+
 TEST_CASE("transformers, FSDP: each weight gathered once, each gradient scattered once") {
   CHECK(counts(kGpt, "{shape: [4], axis_names: [data]}", "  zero: 3\n") ==
         text({{"forward all_gather data", kGptWeights},
@@ -227,6 +271,12 @@ TEST_CASE("transformers, context parallel: keys and values gathered, their gradi
   llama["backward all_reduce data seq"] = kLlamaWeights;
   CHECK(counts(kGpt, mesh, rules) == text(gpt));
   CHECK(counts(kLlama, mesh, rules) == text(llama));
+  // In head-tail order, too. Rows of the table of positions are looked up: their gradient is a sum.
+  const std::string ordered = rules + "data: {head_tail: 2}\n";
+  gpt.erase("backward all_gather seq");
+  gpt["backward all_reduce seq"] = 1;
+  CHECK(counts(kGpt, mesh, ordered) == text(gpt));
+  CHECK(counts(kLlama, mesh, ordered) == text(llama));
 }
 
 TEST_CASE("context parallelism changes no weight, in order and with heads and tails together") {
@@ -234,6 +284,17 @@ TEST_CASE("context parallelism changes no weight, in order and with heads and ta
     check_equal(trained(std::string(model) + kContext, kInOrder), trained(model, kInOrder));
   }
   const auto expected = trained(kPlaced, kInOrder);
+  for (const char* model : {kGpt, kLlama, kPlaced}) {
+    const auto plain = trained(model, kInOrder);
+    for (const int shards : {1, 2, 4}) {
+      CAPTURE(shards);
+      const std::string over_seq = fmt::format(
+          "data: {{head_tail: {0}}}\ndistribution: {{device_mesh: {{shape: [1, {0}], axis_names: "
+          "[data, seq]}}, layout_map: context}}\n",
+          shards);
+      check_equal(trained(model + over_seq, kInOrder), plain);
+    }
+  }
   check_equal(trained(kPlaced, kHeadTail), expected);
   check_equal(trained(std::string(kPlaced) + kContext, kHeadTail), expected);
 }

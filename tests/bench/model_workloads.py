@@ -1,4 +1,4 @@
-"""Sizes of the workloads of transformers.py."""
+"""Sizes of the workloads of models.py."""
 import typing
 
 
@@ -40,4 +40,39 @@ MODELS = {
     "char": Gpt(6, 384, 6, 256, 64, 65, False, "none", 2, 1.5, 3.0),    # its character GPT
     "gpt2": Gpt(12, 768, 12, 256, 4, 50257, True, "tanh", 2, 1.2, 0.0),  # GPT-2 124M
 }
+
+class Recurrent(typing.NamedTuple):
+    """A recurrent layer of Keras' arguments over random floats, its last output to classes."""
+    layer: str
+    batch: int
+    context: int
+    width: int  # of the inputs, and units
+    steps: int
+    goal_torch: float
+    goal_keras: float
+    classes: int = 10
+
+    def product_flops(self):
+        """Of a step, with no gradient of the inputs."""
+        gates = 4 if self.layer == "LSTM" else 3
+        return 2 * (2 + 3) * self.batch * self.context * gates * self.width ** 2
+
+    def shape(self):
+        return [self.context, self.width]
+
+    def yaml(self):
+        return f"""model:
+  layers:
+    - Input: {{name: x, shape: {self.shape()}}}
+    - {self.layer}: {{name: cells, units: {self.width}}}
+    - Dense: {{name: logits, units: {self.classes}}}
+compile: {{optimizer: {{SGD: {{learning_rate: 0.01}}}}, loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
+"""
+
+
+RECURRENT = {
+    "lstm": Recurrent("LSTM", 64, 128, 256, 4, 2.0, 3.0),
+    "gru": Recurrent("GRU", 64, 128, 256, 4, 2.0, 3.0),
+}
 ATTENTION = {"attention": Attention(1, 12, 1024, 64, 20, 1.3)}
+WORKLOADS = MODELS | RECURRENT | ATTENTION

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Small GPTs and attention beside PyTorch and Keras on JAX, interleaved, in one run (see README.md).
+"""Small GPTs, recurrent layers and attention beside PyTorch and Keras on JAX, interleaved, in one run (see README.md).
 
-  tests/bench/transformers.py [--only nano,char,gpt2,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
+  tests/bench/models.py [--only nano,char,gpt2,lstm,gru,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
 
 Each peer first gets its best setting: one or two threads, PyTorch eager and compiled. Then all sides take turns. What
 counts is the ratio of the medians. Beside each stands the part of the machine's own product rate.
@@ -13,13 +13,14 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from bench import IDLE_SECONDS, ROOT, cpu_name
-from transformer_workloads import ATTENTION, MODELS
+from model_workloads import ATTENTION, RECURRENT, MODELS, WORKLOADS
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCH = ROOT / "build/release/tests/bench/bench_transformer"
+BENCH = ROOT / "build/release/tests/bench/bench_model"
 PRODUCT = 1536  # rows and columns of the product that measures the machine
 
 
@@ -47,10 +48,15 @@ class Side:
         self.process.wait()
 
 
-def our_command(bench, name):
+def our_command(bench, name, folder):
     if name in ATTENTION:
         size = ATTENTION[name]
         return [bench, "attention", size.batch, size.heads, size.context, size.head_size]
+    if name in RECURRENT:
+        size = RECURRENT[name]
+        file = pathlib.Path(folder, f"{name}.yaml")
+        file.write_text(size.yaml())
+        return [bench, "config", file, size.batch, size.classes, 2, *size.shape()]
     size = MODELS[name]
     devices = 2 if size.batch % 2 == 0 else 1
     return [bench, "gpt", size.depth, size.width, size.heads, size.context, size.batch, size.classes, int(size.bias),
@@ -61,7 +67,7 @@ def peer_settings(python, name, frameworks):
     """(framework, command, threads) of all ways to run the peers."""
     for framework in frameworks:
         for threads in (1, 2):
-            command = [python, HERE / "transformer_peers.py", framework, name, "--threads", threads]
+            command = [python, HERE / "model_peers.py", framework, name, "--threads", threads]
             if framework == "torch":
                 yield framework, command, threads
                 yield framework, [*command, "--compile"], threads
@@ -82,11 +88,11 @@ def best_peers(python, name, frameworks, steps):
     return {framework: (command, threads) for framework, (_, command, threads) in best.items()}
 
 
-def measure(bench, python, name, frameworks, rounds):
+def measure(bench, python, name, frameworks, rounds, folder):
     """Microseconds of all sides, in turn, and the machine's GFLOP/s."""
-    steps = (MODELS | ATTENTION)[name].steps
+    steps = WORKLOADS[name].steps
     peers = best_peers(python, name, frameworks, steps)
-    sides = {"meshtrain": Side(our_command(bench, name)), "product": Side([bench, "product", PRODUCT])}
+    sides = {"meshtrain": Side(our_command(bench, name, folder)), "product": Side([bench, "product", PRODUCT])}
     sides |= {framework: Side(command, threads) for framework, (command, threads) in peers.items()}
     times = {key: [] for key in sides}
     for round_number in range(rounds):
@@ -99,7 +105,7 @@ def measure(bench, python, name, frameworks, rounds):
 
 
 def report(name, times, settings):
-    size = (MODELS | ATTENTION)[name]
+    size = WORKLOADS[name]
     ours = statistics.median(times["meshtrain"])
     peak = 2 * PRODUCT ** 3 / statistics.median(times["product"]) / 1e3
     rate = size.product_flops() / ours / 1e3
@@ -114,18 +120,19 @@ def report(name, times, settings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="nano,attention,char,gpt2")
+    parser.add_argument("--only", default="nano,attention,lstm,gru,char,gpt2")
     parser.add_argument("--peers", default=str(ROOT / "build/peers/bin/python"), help="a Python with the peers")
     parser.add_argument("--frameworks", default="torch,keras")
-    parser.add_argument("--bench", type=pathlib.Path, default=BENCH, help="bench_transformer")
+    parser.add_argument("--bench", type=pathlib.Path, default=BENCH, help="bench_model")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--save", type=pathlib.Path)
     arguments = parser.parse_args()
     print(f"{cpu_name()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.2f}, {arguments.rounds} rounds")
     record = {"cpu": cpu_name(), "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "workloads": {}}
     for name in arguments.only.split(","):
-        times, settings = measure(arguments.bench, arguments.peers, name, arguments.frameworks.split(","),
-                                  arguments.rounds)
+        with tempfile.TemporaryDirectory() as folder:
+            times, settings = measure(arguments.bench, arguments.peers, name, arguments.frameworks.split(","),
+                                      arguments.rounds, folder)
         report(name, times, settings)
         record["workloads"][name] = {"times_us": times, "settings": settings}
         sys.stdout.flush()

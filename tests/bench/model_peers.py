@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Peers of transformers.py: training steps of small GPTs, and attention, by PyTorch or by Keras on JAX.
+"""Peers of models.py: training steps of small GPTs and recurrent layers, and attention, by PyTorch or Keras on JAX.
 
-  transformer_peers.py torch|keras WORKLOAD --threads N [--compile]
+  model_peers.py torch|keras WORKLOAD --threads N [--compile]
 
 Reads lines "run STEPS" and answers "US x", the median time of a step in microseconds. Models are nanoGPT's: no biases
 in `nano` and `char`, tied head, AdamW, gradients clipped to norm 1. Attention is F.scaled_dot_product_attention, or
@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 
-from transformer_workloads import ATTENTION, MODELS
+from model_workloads import ATTENTION, MODELS, RECURRENT, WORKLOADS
 
 
 def torch_model(size):
@@ -64,6 +64,32 @@ def torch_model(size):
     return model, ids, optimizer
 
 
+def torch_recurrent_step(size, compiles):
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = getattr(nn, size.layer)(size.width, size.width, batch_first=True)
+            self.logits = nn.Linear(size.width, size.classes)
+
+        def forward(self, x):
+            return self.logits(self.cells(x)[0][:, -1])
+
+    model = Model()
+    forward = torch.compile(model) if compiles else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.rand(8, size.batch, *size.shape())
+    y = torch.randint(0, size.classes, (8, size.batch))
+
+    def step(index):
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(forward(x[index % 8]), y[index % 8]).backward()
+        optimizer.step()
+    return step
+
+
 def torch_step(arguments):
     import torch
     torch.set_num_threads(arguments.threads)
@@ -75,6 +101,8 @@ def torch_step(arguments):
         attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
         attend = torch.compile(attend) if arguments.compile else attend
         return lambda index: torch.autograd.grad(attend(q, k, v), (q, k, v), g)
+    if arguments.workload in RECURRENT:
+        return torch_recurrent_step(RECURRENT[arguments.workload], arguments.compile)
     model, ids, optimizer = torch_model(MODELS[arguments.workload])
     forward = torch.compile(model) if arguments.compile else model
 
@@ -103,8 +131,18 @@ def keras_step(arguments):
             return jax.vjp(attend, q, k, v)[1](g)
         compiled = jax.jit(gradients)
         return lambda index: jax.block_until_ready(compiled(q, k, v))
-    size = MODELS[arguments.workload]
     layers = keras.layers
+    if arguments.workload in RECURRENT:
+        size = RECURRENT[arguments.workload]
+        model = keras.Sequential([keras.Input(size.shape()), getattr(layers, size.layer)(size.width),
+                                  layers.Dense(size.classes)])
+        model.compile(optimizer=keras.optimizers.SGD(0.01),
+                      loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        rng = np.random.default_rng(1)
+        x = rng.random((8, size.batch, *size.shape()), dtype="float32")
+        y = rng.integers(0, size.classes, (8, size.batch))
+        return lambda index: model.train_on_batch(x[index % 8], y[index % 8])
+    size = MODELS[arguments.workload]
     table = layers.ReversibleEmbedding(size.classes, size.width)
     inputs = keras.Input((size.context,), dtype="int32")
     x = layers.Add()([table(inputs), layers.Embedding(size.context, size.width)(keras.ops.arange(size.context)[None])])
@@ -132,7 +170,7 @@ def keras_step(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("framework", choices=("torch", "keras"))
-    parser.add_argument("workload", choices=(*MODELS, *ATTENTION))
+    parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     arguments = parser.parse_args()

@@ -1,14 +1,16 @@
-// meshtrain's side of transformers.py. Reads "run STEPS" lines and answers "US <median microseconds
+// meshtrain's side of models.py. Reads "run STEPS" lines and answers "US <median microseconds
 // a step>".
 //
-//   bench_transformer gpt DEPTH WIDTH HEADS CONTEXT BATCH CLASSES BIAS GELU DEVICES
-//   bench_transformer attention BATCH HEADS CONTEXT HEAD_SIZE
-//   bench_transformer product SIZE   the machine's rate: "US" of one square product of float32
+//   bench_model gpt DEPTH WIDTH HEADS CONTEXT BATCH CLASSES BIAS GELU DEVICES
+//   bench_model config FILE BATCH CLASSES DEVICES SIZE...   a model of one input, (SIZE...) floats
+//   bench_model attention BATCH HEADS CONTEXT HEAD_SIZE
+//   bench_model product SIZE   the machine's rate: "US" of one square product of float32
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -60,33 +62,58 @@ std::string gpt_yaml(int64_t depth, int64_t width, int64_t heads, int64_t contex
       layers, use_bias, batch, devices);
 }
 
-struct Gpt {
+struct Model {
   std::unique_ptr<Config> config;  // outlives the engine
   Dataset data;
   std::unique_ptr<Engine> engine;
   int64_t batch = 0, steps = 0;
 };
 
+// Steps of training, batch after batch.
+Step training(const std::string& yaml, int64_t batch, HostTensor x, HostTensor y) {
+  auto model = std::make_shared<Model>();
+  model->batch = batch;
+  model->config = std::make_unique<Config>(config_from(yaml));
+  model->data = dataset_of(std::move(x), std::move(y));
+  model->engine = std::make_unique<Engine>(*model->config, data_spec(model->data));
+  return [model] {
+    const std::vector<int64_t> rows =
+        rows_of_step(model->steps++ % kBatches, model->batch, kBatches * model->batch);
+    model->engine->train_step({&model->data, rows});
+  };
+}
+
+Step config_step(const Arguments& a) {
+  std::ifstream file(a.at(0));
+  std::ostringstream yaml;
+  yaml << file.rdbuf();
+  const int64_t batch = std::stoll(a.at(1)), classes = std::stoll(a.at(2));
+  Shape shape{kBatches * batch};
+  for (size_t i = 4; i < a.size(); ++i)
+    shape.push_back(std::stoll(a[i]));
+  HostTensor x(DType::kFloat32, shape), y(DType::kInt32, {shape[0]});
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.data<float>()[i] = splitmix_signed(1, static_cast<uint64_t>(i), 1.0F);
+  for (int64_t i = 0; i < y.size(); ++i)
+    y.set(i, static_cast<double>(splitmix_below(2, static_cast<uint64_t>(i), classes)));
+  yaml << fmt::format(
+      "fit: {{batch_size: {}}}\n"
+      "distribution: {{device_mesh: {{shape: [{}], axis_names: [data]}}}}\n",
+      batch, a.at(3));
+  return training(yaml.str(), batch, std::move(x), std::move(y));
+}
+
 Step gpt_step(const Arguments& a) {
   const auto number = [&](size_t i) { return std::stoll(a.at(i)); };
   const int64_t context = number(3), batch = number(4), classes = number(5);
-  auto gpt = std::make_shared<Gpt>();
-  gpt->batch = batch;
-  gpt->config =
-      std::make_unique<Config>(config_from(gpt_yaml(number(0), number(1), number(2), context, batch,
-                                                    classes, number(6) != 0, a.at(7), number(8))));
   HostTensor x(DType::kInt32, {kBatches * batch, context}), y(DType::kInt32, x.shape());
   for (int64_t i = 0; i < x.size(); ++i) {
     x.set(i, static_cast<double>(splitmix_below(1, static_cast<uint64_t>(i), classes)));
     y.set(i, static_cast<double>(splitmix_below(2, static_cast<uint64_t>(i), classes)));
   }
-  gpt->data = dataset_of(std::move(x), std::move(y));
-  gpt->engine = std::make_unique<Engine>(*gpt->config, data_spec(gpt->data));
-  return [gpt] {
-    const std::vector<int64_t> rows =
-        rows_of_step(gpt->steps++ % kBatches, gpt->batch, kBatches * gpt->batch);
-    gpt->engine->train_step({&gpt->data, rows});
-  };
+  return training(gpt_yaml(number(0), number(1), number(2), context, batch, classes, number(6) != 0,
+                           a.at(7), number(8)),
+                  batch, std::move(x), std::move(y));
 }
 
 // A program of hand-laid steps on one device and two workers.
@@ -150,6 +177,7 @@ Step product_step(const Arguments& a) {
 
 int serve(const std::string& workload, const Arguments& arguments) {
   const Step step = workload == "gpt"         ? gpt_step(arguments)
+                    : workload == "config"    ? config_step(arguments)
                     : workload == "attention" ? attention_step(arguments)
                                               : product_step(arguments);
   step();
@@ -183,7 +211,7 @@ int serve(const std::string& workload, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "bench_transformer gpt|attention|product SIZES...\n");
+    fmt::print(stderr, "bench_model gpt|config|attention|product SIZES...\n");
     return 2;
   }
   try {
