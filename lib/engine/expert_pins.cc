@@ -9,14 +9,11 @@ bool contains(const AxisList& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-// The axes that split the experts of a layer whose first weight is `first`.
-AxisList expert_axes(const Layer& layer, const std::vector<Sharding>& weights, size_t first) {
-  for (size_t w = 0; w < layer.weights.size(); ++w) {
-    if (layer.weights[w].expert_dim != kNone) {
-      return weights[first + w].dims[static_cast<size_t>(layer.weights[w].expert_dim)];
-    }
-  }
-  return {};
+// The first weight with experts, of those of a layer.
+size_t expert_weight(const Layer& layer) {
+  const auto found = std::find_if(layer.weights.begin(), layer.weights.end(),
+                                  [](const auto& weight) { return weight.expert_dim != kNone; });
+  return static_cast<size_t>(found - layer.weights.begin());
 }
 
 }  // namespace
@@ -26,13 +23,17 @@ std::vector<PlacedPin> place_expert_pins(const Model& model, const std::vector<S
   std::vector<PlacedPin> out;
   size_t first = 0;
   for (const auto& layer : model.layers()) {
-    const AxisList axes = expert_axes(*layer, weights, first);
+    const size_t own = expert_weight(*layer), weight = first + own;
     first += layer->weights.size();
+    if (own == layer->weights.size()) {
+      continue;
+    }
+    const AxisList axes = weights[weight].dims[static_cast<size_t>(layer->weights[own].expert_dim)];
     const bool moves =
         std::any_of(axes.begin(), axes.end(), [&](int axis) { return contains(batch_axes, axis); });
     for (const ExpertPin& pin : layer->expert_pins()) {
       if (!axes.empty() && (moves || !pin.only_moves)) {
-        out.push_back({layer->name + "/" + pin.key, pin, axes});
+        out.push_back({layer->name + "/" + pin.key, pin, axes, weight});
       }
     }
   }

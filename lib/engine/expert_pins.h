@@ -13,7 +13,8 @@ namespace meshtrain {
 struct PlacedPin {
   std::string key;  // "moe/experts/hidden"
   ExpertPin pin;
-  AxisList experts;  // the axes of the layer's experts
+  AxisList experts;   // the axes of the layer's experts
+  size_t weight = 0;  // whose layout says so, of model.weights()
 };
 
 // The pins of all layers whose experts are split. `weights`: the layouts of model.weights(). Pins

@@ -69,6 +69,11 @@ std::map<std::string, PlannedCause> causes_by_origin(const Setup& setup) {
   for (const auto& [key, rule] : layouts.pin_rules) {
     out[key] = rule_cause(*rule);
   }
+  for (const PlacedPin& placed : setup.expert_pins()) {
+    if (const LayoutRule* rule = layouts.rules[placed.weight]) {
+      out[placed.key] = rule_cause(*rule);
+    }
+  }
   return out;
 }
 

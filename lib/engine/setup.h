@@ -60,6 +60,7 @@ class Setup {
 
   // Variables with their four layouts, in the order of every program.
   const std::vector<Variable>& variables() const { return graphs_->variables(); }
+  const std::vector<PlacedPin>& expert_pins() const { return expert_pins_; }
   // A batch that the batch axes do not divide runs unsharded on them.
   Compiled compile(StepKind kind, int64_t batch, bool bucket = true) const;
   // The global graph before any pass.

@@ -14,6 +14,7 @@ namespace {
 using Entries = std::vector<std::string>;
 
 const Entries kImageLayers = {
+    "ConvLSTM1D: {filters: 4, kernel_size: 3, padding: same, return_sequences: true}",
     "Conv2D: {filters: 8, kernel_size: 3, padding: same, activation: relu}",
     "Conv2D: {filters: 4, kernel_size: [2, 3], strides: 2, use_bias: false}",
     "Conv2D: {filters: 8, kernel_size: 3, padding: same, groups: 2}",
@@ -149,6 +150,10 @@ const Entries kStepLayers = {
     "ELU: {name: a@}|Dropout: {name: b@, rate: 0.2}|CustomScaleLayer: {scale: 0.3, inputs: [a@, "
     "b@]}",
     "TimeDistributed: {layer: {BatchNormalization: {}}}",
+    "SpectralNormalization: {layer: {Dense: {units: 4, activation: tanh}}}",
+    "STFTSpectrogram: {mode: real, frame_length: 4, frame_step: 2, fft_length: 4}",
+    "Flatten|MelSpectrogram: {num_mel_bins: 4, sampling_rate: 64, sequence_stride: 4, "
+    "fft_length: 8, min_freq: 4}",
     "LSTM: {name: a@, units: 4, return_sequences: true, return_state: true}|RepeatVector: {n: 3, "
     "inputs: a@.state_c}|LSTM: {units: 4, return_sequences: true, inputs: [repeat_vector, "
     "a@.state_h, "
@@ -173,6 +178,8 @@ const Entries kVolumeLayers = {
     "SpatialDropout3D: 0.3",
     "BatchNormalization",
     "ConvLSTM2D: {filters: 4, kernel_size: [2, 3], padding: same, return_sequences: true}",
+    "Reshape: [2, 2, 3, 4, 4]|ConvLSTM3D: {filters: 4, kernel_size: 2, padding: same, "
+    "return_sequences: true}|Reshape: [4, 3, 4, 4]",
     "ConvLSTM2D: {filters: 3, kernel_size: 2, padding: same, strides: [1, 2], dropout: 0.3, "
     "recurrent_dropout: 0.2, return_sequences: true}",
     "Bidirectional: {layer: {ConvLSTM2D: {filters: 2, kernel_size: 1, return_sequences: true}}, "

@@ -16,7 +16,7 @@ using namespace meshtrain::testing;
 
 namespace {
 
-constexpr size_t kCases = 400, kStride = 4;
+constexpr size_t kCases = 480, kStride = 4;
 
 }  // namespace
 
