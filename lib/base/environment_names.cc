@@ -29,6 +29,8 @@ constexpr EnvironmentName kNames[] = {
     {"CLICOLOR_FORCE", Reader::kUser, "when set and not 0, colours without a terminal too"},
     {"MESHTRAIN_GPU_LIBRARY", Reader::kDeveloper, "another libmeshtrain_cuda.so"},
     {"MESHTRAIN_MPI_LIBRARY", Reader::kDeveloper, "another libmeshtrain_mpi.so"},
+    {"MESHTRAIN_SENTENCEPIECE_LIBRARY", Reader::kDeveloper,
+     "another libmeshtrain_sentencepiece.so"},
     {"MESHTRAIN_EPILOGUES", Reader::kDeveloper,
      "0: products on a GPU compute no bias and activation themselves"},
     {"MESHTRAIN_NCCL_BLOCKING", Reader::kDeveloper, "1: calls of NCCL return when they are done"},

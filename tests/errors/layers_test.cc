@@ -86,6 +86,13 @@ bool is_probed(const ClassSpec& spec) {
          !is_cell_class(spec.name);
 }
 
+// No shape of kShapes suits: the inputs of a MaskedLMHead have different ranks, and windows of
+// signals are longer.
+bool is_never_built(const ClassSpec& spec) {
+  return spec.name == "MaskedLMHead" || spec.name == "STFTSpectrogram" ||
+         spec.name == "MelSpectrogram";
+}
+
 const char* const kShapes[] = {"[]",        "[6]",          "[6, 6]",         "[6, 6, 2]",
                                "[6, 6, 3]", "[6, 6, 6, 2]", "[3, 3, 3, 3, 2]"};
 
@@ -111,8 +118,7 @@ TEST_CASE("Layers: inputs of every rank are taken or refused with their shape") 
       num_refused += built.is_refused ? 1 : 0;
       is_ever_built = is_ever_built || !built.is_refused;
     }
-    // The inputs of a MaskedLMHead have different ranks.
-    CHECK_MESSAGE((is_ever_built || !is_probed(spec) || spec.name == "MaskedLMHead"), spec.name);
+    CHECK_MESSAGE((is_ever_built || !is_probed(spec) || is_never_built(spec)), spec.name);
   }
   CHECK(num_refused > 100);
 }
