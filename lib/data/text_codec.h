@@ -19,8 +19,8 @@ class TextCodec {
   virtual int64_t size() const = 0;
   // `name` is for messages. Throws ConfigError E314 for what has no id, E318 for what is no UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text, const std::string& name) = 0;
-  // Returns the bytes of ids that stand behind others, no UTF-8 where ids cut a character. An id without a meaning throws
-  // ConfigError E314.
+  // Returns the bytes of ids that stand behind others, no UTF-8 where ids cut a character. An id
+  // without a meaning throws ConfigError E314.
   virtual std::string decode(std::span<const int32_t> ids) = 0;
   // The id that ends each text of the training data, where there is one.
   virtual std::optional<int32_t> end() const { return std::nullopt; }

@@ -189,7 +189,9 @@ TEST_CASE("plans of language models have the published numbers of parameters") {
   }
 }
 
-TEST_CASE("llama_tiny.yaml and moe_tiny.yaml learn their tales, vit_small.yaml and bert_tiny_classifier.yaml digits") {
+TEST_CASE(
+    "llama_tiny.yaml and moe_tiny.yaml learn their tales, vit_small.yaml and "
+    "bert_tiny_classifier.yaml digits") {
   CHECK(evaluation({config("llama_tiny"), "fit.epochs=1"})["accuracy"].get<double>() > 0.7);
   CHECK(evaluation({config("moe_tiny"), "fit.epochs=1"})["accuracy"].get<double>() > 0.7);
   CHECK(evaluation({config("vit_small"), "fit.epochs=2"})["accuracy"].get<double>() > 0.8);
