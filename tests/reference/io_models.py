@@ -249,6 +249,19 @@ def translated():
     return model
 
 
+def heads():
+    """Attention whose inputs have keywords, causal and under a mask of its own; a table that turns back into logits."""
+    ids, mask = keras.Input((5,), dtype="int32"), keras.Input((5, 5), dtype="bool")
+    table = L.ReversibleEmbedding(11, 4)
+    x = table(ids)
+    y = L.MultiHeadAttention(2, 3)(x, x, use_causal_mask=True)
+    z = L.MultiHeadAttention(2, 3)(query=y, value=x, key=L.Dense(4)(x), attention_mask=mask)
+    z = L.GroupQueryAttention(3, 2, 1)(z, x, attention_mask=mask, use_causal_mask=True)
+    model = keras.Model([ids, mask], table(z, reverse=True))
+    model.compile("adam", "mse")
+    return model
+
+
 def filmed():
     """Images in time: states that begin another layer, both directions, channels first."""
     x = keras.Input((4, 5, 6, 2))
@@ -278,7 +291,7 @@ def spectral():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads]
 
 
 def fill(model, seed):
@@ -300,6 +313,9 @@ def samples(model, seed, count=3):
         shape = (count, *x.shape[1:])
         integers = "int" in x.dtype
         out[x.name] = rng.integers(0, 11, shape, "int32") if integers else rng.normal(size=shape).astype(x.dtype)
+        if x.dtype == "bool":  # a step sees the first one at least
+            out[x.name] = rng.normal(size=shape) > 0
+            out[x.name][..., 0] = True
     return out
 
 

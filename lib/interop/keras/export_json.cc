@@ -281,6 +281,12 @@ class JsonWriter {
     return out;
   }
 
+  // A table of ReversibleEmbedding that makes logits of vectors.
+  static bool turns_back(const Model::Call& call) {
+    const ConfigValue* reverse = call.use.call_argument("reverse");
+    return reverse != nullptr && reverse->is_bool() && reverse->boolean();
+  }
+
   OrderedJson inbound_nodes(int first) const {
     OrderedJson out = OrderedJson::array();
     const Model::Call& call = model_.calls()[first];
@@ -298,8 +304,12 @@ class JsonWriter {
         tensors.push_back(tensor(input));
       }
       const bool as_list = takes_list(model_, static_cast<int>(i));
+      OrderedJson keywords = OrderedJson::object();
+      if (turns_back(other)) {
+        keywords["reverse"] = true;
+      }
       out.push_back({{"args", as_list ? OrderedJson::array({std::move(tensors)}) : tensors},
-                     {"kwargs", OrderedJson::object()}});
+                     {"kwargs", std::move(keywords)}});
     }
     return out;
   }

@@ -220,6 +220,10 @@ class ScriptWriter {
     for (const int input : model_.calls()[call].inputs) {
       out.push_back(variables[input]);
     }
+    const ConfigValue* reverse = model_.calls()[call].use.call_argument("reverse");
+    if (reverse != nullptr && reverse->is_bool() && reverse->boolean()) {
+      out.emplace_back("reverse=True");
+    }
     return takes_list(model_, static_cast<int>(call)) ? "[" + join(out, ", ") + "]"
                                                       : join(out, ", ");
   }

@@ -210,6 +210,21 @@ class ConfigWriter {
   // would make a Sequential.
   void add_inputs(size_t call, std::vector<std::string>& parts) {
     const std::vector<int>& inputs = model_.calls[call].inputs;
+    const CallKeywords& keywords = model_.calls[call].keywords;
+    std::vector<std::string> flags, roles;
+    for (const std::string& flag : keywords.flags) {
+      flags.push_back(flag + ": true");
+    }
+    if (!flags.empty()) {
+      parts.push_back(fmt::format("call: {{{}}}", join(flags, ", ")));
+    }
+    for (size_t i = 0; i < keywords.roles.size(); ++i) {
+      roles.push_back(fmt::format("{}: {}", keywords.roles[i], yaml_text(names_[inputs[i]])));
+    }
+    if (!roles.empty()) {
+      parts.push_back(fmt::format("inputs: {{{}}}", join(roles, ", ")));
+      return;
+    }
     const bool follows = inputs.size() == 1 && inputs[0] == entry_before(call);
     if (inputs.empty() || (follows && (call != 1 || model_.is_sequential))) {
       return;

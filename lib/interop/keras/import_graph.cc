@@ -316,7 +316,11 @@ class GraphReader {
       inputs.push_back(output_of(need, done));
     }
     if (!is_operation(*node.layer)) {
-      return call(*node.layer, groups[node.position], inputs);
+      std::vector<int> out = call(*node.layer, groups[node.position], inputs);
+      if (!node.keywords.roles.empty() || !node.keywords.flags.empty()) {
+        out_.calls[static_cast<size_t>(out[0])].keywords = node.keywords;
+      }
+      return out;
     }
     std::string problem;
     const std::optional<Json> as_layer =

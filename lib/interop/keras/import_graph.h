@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "interop/keras/import_json.h"
+#include "interop/keras/import_nodes.h"
 
 namespace meshtrain {
 
@@ -26,6 +26,7 @@ struct KerasCall {
   // it: the output's name ("state_h"). Else "".
   int result_of = -1;
   std::string output = {};
+  CallKeywords keywords = {};
 };
 
 struct KerasModel {

@@ -1,5 +1,8 @@
 #include "interop/keras/import_nodes.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/printable.h"
 #include "interop/keras/import_ops.h"
 
@@ -34,9 +37,37 @@ void collect_tensors(const Json& value, const std::string& name, const KerasJson
   }
 }
 
+constexpr const char* kHeadRoles[] = {"query", "value", "key", "attention_mask"};
+
+bool has_heads(const std::string& class_name) {
+  return class_name == "MultiHeadAttention" || class_name == "GroupedQueryAttention" ||
+         class_name == "GroupQueryAttention";
+}
+bool is_flag(const std::string& key, const std::string& class_name) {
+  return (key == "use_causal_mask" && (has_heads(class_name) || class_name == "Attention" ||
+                                       class_name == "AdditiveAttention")) ||
+         (key == "reverse" && class_name == "ReversibleEmbedding");
+}
+
+// The tensor of `key`, with roles of attention's heads; false: no such.
+bool add_role(const std::string& key, const Json& value, const std::string& class_name,
+              const std::string& name, const KerasJson& json, KerasNode& node) {
+  if (!has_heads(class_name) || !value.is_object() ||
+      std::find(std::begin(kHeadRoles), std::end(kHeadRoles), key) == std::end(kHeadRoles)) {
+    return false;
+  }
+  std::vector<std::string>& roles = node.keywords.roles;
+  for (size_t i = roles.size(); i < node.needs.size() && i < std::size(kHeadRoles); ++i) {
+    roles.emplace_back(kHeadRoles[i]);
+  }
+  collect_tensors(value, name, json, node, 0);
+  roles.push_back(key);
+  return roles.size() == node.needs.size();
+}
+
 KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
                     const std::string& name, const std::string& class_name, KerasJson& json) {
-  KerasNode node{&layer, position, {}, {}, {}, {}};
+  KerasNode node{&layer, position, {}, {}, {}, {}, {}};
   if (inbound.is_array()) {  // Keras 2: [[layer, node, tensor, {}], ...]
     for (const Json& entry : inbound) {
       node.needs.push_back(reference(entry, name, json));
@@ -63,6 +94,10 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
       KerasNode masks;
       collect_tensors(value, name, json, masks, 0);
       node.mask = std::move(masks.needs);
+    } else if (value == true && is_flag(key, class_name)) {
+      node.keywords.flags.push_back(key);
+    } else if (add_role(key, value, class_name, name, json, node)) {
+      continue;
     } else if (key != "training" && !value.is_null() && value != false) {
       json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
     }

@@ -20,12 +20,20 @@ struct TensorKey {
   size_t tensor = 0;
 };
 
+// What a call of a layer says beside its tensors in their order.
+struct CallKeywords {
+  std::vector<std::string>
+      roles;  // of all tensors where one has a keyword: "query", "attention_mask"
+  std::vector<std::string> flags;  // arguments that are true: "use_causal_mask"
+};
+
 struct KerasNode {
   const Json* layer = nullptr;
   size_t position = 0;           // of the layer in the list
   std::vector<TensorKey> needs;  // in the order of the arguments
-  Json args, kwargs;             // as written, for operations
-  std::vector<TensorKey> mask;   // of steps, which Keras made of an earlier layer's; one or none
+  CallKeywords keywords;
+  Json args, kwargs;            // as written, for operations
+  std::vector<TensorKey> mask;  // of steps, which Keras made of an earlier layer's; one or none
 };
 
 struct KerasNodes {
