@@ -23,6 +23,7 @@ import numpy as np
 import io_models
 
 TOLERANCE = 1e-5
+NO_SCRIPT = {"attention", "hub", "heads"}  # calls for which a script has no words
 DISSOLVED = {"nested"}  # comes back as one flat model: its weight file is not for the nested one
 
 
@@ -99,7 +100,8 @@ class RoundTrip:
         self.meshtrain("import", saved, "-o", folder)
         config = folder / "config.yaml"
         worst = [check_close("meshtrain predict", expected, self.predict(config, inputs, outputs))]
-        for end in (".keras", ".weights.h5", ".json", ".npz", ".safetensors", ".py"):
+        ends = [".keras", ".weights.h5", ".json", ".npz", ".safetensors", *([] if name in NO_SCRIPT else [".py"])]
+        for end in ends:
             self.meshtrain("export", config, "-o", folder / f"out{end}", "-q")
 
         def compare(what, loaded):
@@ -118,9 +120,10 @@ class RoundTrip:
         by_path = {own_name(w.path, model): w.numpy() for w in model.weights if "seed_generator" not in w.path}
         if sorted(archive.files) == sorted(by_path):
             check_same("exported .npz", list(by_path.values()), [archive[path] for path in by_path])
-        namespace = {"__file__": str(folder / "out.py")}
-        exec(compile((folder / "out.py").read_text(), "out.py", "exec"), namespace)
-        compare("exported .py", namespace["model"])
+        if name not in NO_SCRIPT:
+            namespace = {"__file__": str(folder / "out.py")}
+            exec(compile((folder / "out.py").read_text(), "out.py", "exec"), namespace)
+            compare("exported .py", namespace["model"])
         if json.loads((folder / "out.json").read_text())["class_name"] not in ("Sequential", "Functional"):
             raise Failed("exported .json: neither Sequential nor Functional")
         return len(weights), max(worst)
