@@ -14,8 +14,11 @@ namespace meshtrain::cpu {
 namespace {
 
 constexpr double kFlopsOfUnit = 4e6;
-constexpr int64_t kMinRows = 16;  // of a unit; fewer cost nothing but read B once more
+constexpr double kMostUnits = 32;  // of a large product; each packs what it reads of A and B
+constexpr int64_t kMinRows = 16;   // of a unit; fewer cost nothing but read B once more
 constexpr int64_t kMinColumns = 64;
+constexpr int64_t kPackedSize = 192;               // rows and columns of a unit that packs B
+constexpr double kKeptElements = 1024 * 1024 / 4;  // of B, which stays in a core's cache
 
 // Describes a matrix of `rows` x `columns` to sgemm: transposed or not, and the leading dimension.
 // Returns false when neither describes it.
@@ -47,12 +50,7 @@ class Matmul final : public Kernel {
         describe(spec_.k, spec_.n, spec_.b_row, spec_.b_column, &b_transposed_, &b_lines_) &&
         (spec_.c_row >= spec_.n || spec_.m == 1) && spec_.k > 0;
     c_lines_ = spec_.m == 1 ? spec_.n : spec_.c_row;
-    const double k = static_cast<double>(std::max<int64_t>(spec_.k, 1));
-    rows_ = chunk(kFlopsOfUnit / (2 * k * static_cast<double>(spec_.n)), kMinRows, spec_.m);
-    columns_ = spec_.n;
-    if (spec_.m < 2 * kMinRows) {
-      columns_ = chunk(kFlopsOfUnit / (2 * k * static_cast<double>(spec_.m)), kMinColumns, spec_.n);
-    }
+    divide();
     row_chunks_ = (spec_.m + rows_ - 1) / rows_;
     column_chunks_ = (spec_.n + columns_ - 1) / columns_;
   }
@@ -97,11 +95,33 @@ class Matmul final : public Kernel {
     int64_t row, rows, column, columns;
   };
 
+  // Units of a small B, read as it lies, are rows. Another B is packed for each unit anew: then a
+  // unit has many rows of a few columns (16 rows took three times as long as 256).
+  void divide() {
+    const double k = static_cast<double>(std::max<int64_t>(spec_.k, 1));
+    const auto m = static_cast<double>(spec_.m), n = static_cast<double>(spec_.n);
+    const double elements = std::max(kFlopsOfUnit / (2 * k), m * n / kMostUnits);
+    rows_ = chunk(elements / n, kMinRows, spec_.m);
+    columns_ = spec_.n;
+    if (spec_.m < 2 * kMinRows) {
+      columns_ = chunk(elements / m, kMinColumns, spec_.n);
+    } else if (use_sgemm_ && (b_transposed_ || k * n > kKeptElements)) {
+      const auto columns = static_cast<double>(std::min(spec_.n, kPackedSize));
+      rows_ = even(chunk(elements / columns, kPackedSize, spec_.m), spec_.m);
+      columns_ = even(kPackedSize, spec_.n);
+    }
+  }
+
   // About `wanted`, a multiple of `unit`, not more than `size`.
   static int64_t chunk(double wanted, int64_t unit, int64_t size) {
     const double most = static_cast<double>(size);
     const int64_t chunk = static_cast<int64_t>(std::min(wanted, most)) / unit * unit;
     return std::clamp<int64_t>(chunk, std::min(unit, size), std::max<int64_t>(size, 1));
+  }
+  // As many parts of `size` as chunks, of nearly equal sizes.
+  static int64_t even(int64_t chunk, int64_t size) {
+    const int64_t parts = (size + chunk - 1) / chunk, part = (size + parts - 1) / parts;
+    return std::min((part + kMinRows - 1) / kMinRows * kMinRows, size);
   }
 
   Part part(int64_t unit) const {
