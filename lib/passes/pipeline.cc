@@ -12,6 +12,7 @@
 #include "passes/head_loss.h"
 #include "passes/lower.h"
 #include "passes/partition.h"
+#include "passes/recompute.h"
 #include "passes/schedule.h"
 #include "passes/simplify.h"
 
@@ -65,6 +66,11 @@ constexpr Pass kPipeline[] = {
     {"partition",
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
        return partition(std::move(graph), mesh);
+     },
+     verify_sharded},
+    {"recompute",
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
+       return recompute_arithmetic(std::move(graph), mesh);
      },
      verify_sharded},
     {"bucket",

@@ -376,19 +376,17 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
 // Fills the values that are equal in every block: constants, scalar operands, a repeated last
 // dimension.
 void Tape::fill_once(std::byte* scratch) const {
-  for (const Constant& constant : constants_) {
-    fill_elements(slot(scratch, constant.slot), constant.value, constant.item_size, block_size_);
-  }
+  const int64_t most = std::min(block_size_, total_);
+  for (const Constant& constant : constants_)
+    fill_elements(slot(scratch, constant.slot), constant.value, constant.item_size, most);
   for (const Operand& operand : operands_) {
     std::byte* out = slot(scratch, operand.slot);
     if (operand.pattern == Pattern::kScalar) {
-      fill_elements(out, operand.data, operand.item_size, block_size_);
+      fill_elements(out, operand.data, operand.item_size, most);
     } else if (operand.pattern == Pattern::kPeriodic) {
-      const std::byte* filled = gather(operand, {0, std::min(block_size_, total_)}, out);
-      if (filled != out) {
-        std::memcpy(out, filled,
-                    static_cast<size_t>(std::min(block_size_, total_) * operand.item_size));
-      }
+      const std::byte* filled = gather(operand, {0, most}, out);
+      if (filled != out)
+        std::memcpy(out, filled, static_cast<size_t>(most * operand.item_size));
     }
   }
 }

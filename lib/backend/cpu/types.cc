@@ -47,12 +47,20 @@ void store_value(void* place, DType dtype, double value) {
 
 namespace {
 
+// The first elements one by one, the others as copies of twice as many each time: memcpy has wider
+// stores than this file may use.
 template <class T>
 void fill_typed(std::byte* out, const std::byte* value, int64_t count) {
+  constexpr int64_t kFirst = 64 / sizeof(T);
   T element;
   std::memcpy(&element, value, sizeof(T));
-  T* first = reinterpret_cast<T*>(out);
-  std::fill(first, first + count, element);
+  T* const first = reinterpret_cast<T*>(out);
+  int64_t filled = std::min(count, kFirst);
+  std::fill(first, first + filled, element);
+  for (; filled < count; filled *= 2) {
+    std::memcpy(first + filled, first,
+                static_cast<size_t>(std::min(filled, count - filled)) * sizeof(T));
+  }
 }
 
 }  // namespace
