@@ -90,6 +90,8 @@ struct OpDef {
   // --- traits ----------------------------------------------------------------------------------
   // Result element i depends on operand elements i only.
   bool elementwise = false;
+  // Elementwise: takes many times as long as an addition, as functions and divisions do.
+  bool is_costly = false;
   // The kernel reads element i of all operands before it writes element i of a result. Elementwise
   // ops do so, too.
   bool in_place = false;

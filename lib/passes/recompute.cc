@@ -14,32 +14,31 @@ namespace {
 constexpr int kMostNodes = 8;        // computed again for a value
 constexpr int64_t kFewElements = 8;  // an operand with so many times fewer elements is kept
 
-bool is_arithmetic(const OpDef& op) {
-  constexpr std::string_view kNames[] = {"neg", "square", "abs", "relu", "add",
-                                         "sub", "mul",    "max", "min"};
-  return std::find(std::begin(kNames), std::end(kNames), op.name) != std::end(kNames);
-}
-
 class Recomputer {
  public:
   Recomputer(Graph& graph, const DeviceMesh& mesh)
-      : graph_(graph), mesh_(mesh), groups_(fuse_groups(graph)), of_(graph.values.size()) {
+      : graph_(graph), mesh_(mesh), parts_(graph.values.size()) {
+    find_readers();
     for (const Node& node : graph.nodes)
       find_expression(node);
-    find_readers();
     choose();
   }
 
-  bool has_any() const { return std::any_of(of_.begin(), of_.end(), is_again); }
+  bool has_any() const {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const Part& part) { return part.is_again; });
+  }
 
   Graph run() {
+    groups_ = fuse_groups(graph_);
     Rewriter rewriter(graph_);
     for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
-      Node& node = graph_.nodes[static_cast<size_t>(n)];
+      Node& node = graph_.nodes[n];
       ValueList inputs;
-      for (const ValueId input : node.inputs)
-        inputs.push_back(reads_again(node, input) ? copy_of(rewriter, input, reader(n))
-                                                  : rewriter.mapped(input));
+      for (const ValueId input : node.inputs) {
+        const bool is_again = node.phase == Phase::kBackward && of(input).is_again;
+        inputs.push_back(is_again ? copy_of(rewriter, input, reader(n)) : rewriter.mapped(input));
+      }
       rewriter.move_and_keep_values(node, std::move(inputs));
     }
     Graph out = rewriter.finish();
@@ -48,61 +47,29 @@ class Recomputer {
   }
 
  private:
-  // How a forward value is computed from one array.
-  struct Expression {
-    ValueId array = kNone;  // kNone: it is no such value
-    ValueList inputs = {};  // of the node that computes it
+  // A value, as the backward pass sees it.
+  struct Part {
+    bool is_read = false;   // there
+    bool is_kept = false;   // for it, whatever is computed again
+    ValueId array = kNone;  // that it is computed of; kNone: not of one alone
+    ValueList inputs = {};  // of the node that does so
     int nodes = 0, copies = 0;
-    bool is_read = false;  // by the backward pass
-    bool is_kept = false;  // for the backward pass, whatever is computed again
     bool is_again = false;
   };
-  static bool is_again(const Expression& e) { return e.is_again; }
 
-  Expression& of(ValueId v) { return of_[static_cast<size_t>(v)]; }
-  const Value& value(ValueId v) const { return graph_.values[static_cast<size_t>(v)]; }
+  Part& of(ValueId v) { return parts_[v]; }
+  const Value& value(ValueId v) const { return graph_.values[v]; }
   int64_t bytes(ValueId v) const { return local_bytes(value(v), mesh_); }
-
-  bool is_array_of(const Node& node, ValueId input) const {
-    return kFewElements * num_elements(value(input).shape) >
-           num_elements(value(node.outputs[0]).shape);
-  }
-
-  void find_expression(const Node& node) {
-    if (node.phase != Phase::kForward || !is_arithmetic(*node.op))
-      return;
-    Expression& out = of(node.outputs[0]);
-    ValueId array = kNone;
-    int nodes = 1;
-    for (const ValueId input : node.inputs) {
-      if (!is_array_of(node, input))
-        continue;
-      const Expression& operand = of(input);
-      const ValueId from = operand.array == kNone ? input : operand.array;
-      const bool fits = (array == kNone || array == from) &&
-                        value(from).shape == value(node.outputs[0]).shape &&
-                        value(from).sharding == value(node.outputs[0]).sharding;
-      if (!fits)
-        return;
-      array = from;
-      nodes += operand.nodes;
-    }
-    if (array != kNone && nodes <= kMostNodes) {
-      out.array = array;
-      out.inputs = node.inputs;
-      out.nodes = nodes;
-    }
-  }
 
   void find_readers() {
     for (const Node& node : graph_.nodes) {
+      if (node.phase == Phase::kForward)
+        continue;
       for (const ValueId input : node.inputs) {
-        if (node.phase == Phase::kForward)
-          continue;
         const bool is_fused = node.phase == Phase::kBackward && node.op->elementwise &&
                               value(node.outputs[0]).shape == value(input).shape;
         of(input).is_read = true;
-        of(input).is_kept = of(input).is_kept || of(input).array == kNone || !is_fused;
+        of(input).is_kept = of(input).is_kept || !is_fused;
       }
     }
     for (const Output& output : graph_.outputs)
@@ -111,55 +78,80 @@ class Recomputer {
       of(update.value).is_kept = true;
   }
 
+  void find_expression(const Node& node) {
+    if (node.phase == Phase::kForward && node.op->elementwise && !node.op->is_costly &&
+        !node.op->random && !of(node.outputs[0]).is_kept)
+      set_array(node);
+    for (const ValueId output : node.outputs)
+      of(output).is_kept = of(output).is_kept || (of(output).is_read && of(output).array == kNone);
+  }
+
+  void set_array(const Node& node) {
+    const Value& result = value(node.outputs[0]);
+    ValueId array = kNone;
+    int nodes = 1;
+    for (const ValueId input : node.inputs) {
+      if (kFewElements * num_elements(value(input).shape) <= num_elements(result.shape))
+        continue;
+      const ValueId from = of(input).array == kNone ? input : of(input).array;
+      if ((array != kNone && array != from) || value(from).shape != result.shape ||
+          value(from).sharding != result.sharding)
+        return;
+      array = from;
+      nodes += of(input).nodes;
+    }
+    if (array == kNone || nodes > kMostNodes)
+      return;
+    Part& part = of(node.outputs[0]);
+    part.array = array;
+    part.inputs = node.inputs;
+    part.nodes = nodes;
+  }
+
+  // An array that is not kept anyway must be worth it.
   void choose() {
-    std::map<ValueId, int64_t> saved;  // by array
-    for (ValueId v = 0; v < static_cast<ValueId>(of_.size()); ++v) {
-      if (is_candidate(v))
+    std::map<ValueId, int64_t> saved;
+    const auto is_candidate = [](const Part& part) { return part.is_read && part.array != kNone; };
+    for (ValueId v = 0; v < static_cast<ValueId>(parts_.size()); ++v) {
+      if (is_candidate(of(v)))
         saved[of(v).array] += bytes(v);
     }
-    for (ValueId v = 0; v < static_cast<ValueId>(of_.size()); ++v) {
-      const ValueId array = of(v).array;
-      of(v).is_again = is_candidate(v) && (of(array).is_kept || saved.at(array) > bytes(array));
+    for (Part& part : parts_) {
+      part.is_again = is_candidate(part) &&
+                      (of(part.array).is_kept || saved.at(part.array) > bytes(part.array));
     }
   }
-  bool is_candidate(ValueId v) { return of(v).array != kNone && of(v).is_read && !of(v).is_kept; }
 
-  bool reads_again(const Node& node, ValueId input) {
-    return node.phase == Phase::kBackward && of(input).is_again;
-  }
   // Readers with one number share their copies.
-  int reader(NodeId n) const {
-    const int group = groups_[static_cast<size_t>(n)];
-    return group == kNone ? -1 - n : group;
-  }
+  int reader(NodeId n) const { return groups_[n] == kNone ? -1 - n : groups_[n]; }
 
   ValueId copy_of(Rewriter& rewriter, ValueId v, int reader) {
-    if (of(v).array == kNone)
-      return rewriter.mapped(v);
-    const auto [found, is_new] = copies_.try_emplace({v, reader}, kNone);
-    if (!is_new)
-      return found->second;
+    ValueId& copy = copies_.try_emplace({v, reader}, kNone).first->second;
+    if (copy != kNone)
+      return copy;
     ValueList inputs;
-    for (const ValueId input : of(v).inputs)
-      inputs.push_back(copy_of(rewriter, input, reader));
+    for (const ValueId input : of(v).inputs) {
+      const bool is_again = of(input).array == of(v).array;
+      inputs.push_back(is_again ? copy_of(rewriter, input, reader) : rewriter.mapped(input));
+    }
     const ValueId original = rewriter.mapped(v);
-    const Value type = rewriter.to().values[static_cast<size_t>(original)];
     Node node = rewriter.to().producer(original);
     node.inputs = std::move(inputs);
     node.path += of(v).copies == 0 ? "/again" : fmt::format("/again_{}", of(v).copies);
-    ++of(v).copies;
     node.phase = Phase::kBackward;
-    const ValueId copy = rewriter.append(std::move(node), {type.shape, type.dtype});
-    Value& result = rewriter.to().values[static_cast<size_t>(copy)];
-    result.sharding = type.sharding;
-    result.sharding_origin = type.sharding_origin;
-    return copies_[{v, reader}] = copy;
+    ++of(v).copies;
+    const Value like = rewriter.to().values[original];
+    copy = rewriter.append(std::move(node), {like.shape, like.dtype});
+    Value& result = rewriter.to().values[copy];
+    result.sharding = like.sharding;
+    result.sharding_origin = like.sharding_origin;
+    return copy;
   }
 
   Graph& graph_;
   const DeviceMesh& mesh_;
+  std::vector<Part> parts_;  // by value
   std::vector<int> groups_;
-  std::vector<Expression> of_;  // by value
   std::map<std::pair<ValueId, int>, ValueId> copies_;
 };
 

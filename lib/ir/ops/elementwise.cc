@@ -74,6 +74,7 @@ OpDef elementwise(std::string_view name, size_t num_operands, Takes takes, bool 
   };
   op.rule = broadcast_rule;
   op.elementwise = true;
+  op.is_costly = takes == Takes::kFloat || name == "div";
   return op;
 }
 

@@ -85,8 +85,6 @@ void multiply_transposed(const T* scores, const T* b, T* c, int64_t c_row, int64
   multiply<1, kKeyBlock>(scores, kTileRows, b, kTileColumns<T> * k, c, c_row, m, n, k, true);
 }
 
-typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-
 // As pack_b(x, 1, row, columns, rows, out): B is the transpose of x (rows, columns).
 inline void pack_across(const float* x, int64_t row, int64_t rows, int64_t columns, float* out) {
   constexpr int C = kTileColumns<float>;
@@ -95,20 +93,7 @@ inline void pack_across(const float* x, int64_t row, int64_t rows, int64_t colum
     int64_t p = 0;
     for (; p + 4 <= columns; p += 4) {
       for (int64_t c = 0; c < whole; c += 4) {
-        const float* const from = x + (j + c) * row + p;
-        const Four r0 = *reinterpret_cast<const Four*>(from);
-        const Four r1 = *reinterpret_cast<const Four*>(from + row);
-        const Four r2 = *reinterpret_cast<const Four*>(from + 2 * row);
-        const Four r3 = *reinterpret_cast<const Four*>(from + 3 * row);
-        const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-        const Four b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-        const Four d = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-        const Four e = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-        float* const to = out + p * C + c;
-        *reinterpret_cast<Four*>(to) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-        *reinterpret_cast<Four*>(to + C) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-        *reinterpret_cast<Four*>(to + 2 * C) = __builtin_shufflevector(d, e, 0, 1, 4, 5);
-        *reinterpret_cast<Four*>(to + 3 * C) = __builtin_shufflevector(d, e, 2, 3, 6, 7);
+        transpose_four(x + (j + c) * row + p, row, out + p * C + c, C);
       }
     }
     for (int64_t q = 0; q < columns; ++q) {  // what is left of both
@@ -145,6 +130,17 @@ Range keys_of(const AttentionArgs& a, int64_t first, int64_t last) {
   return out;
 }
 
+// f(j) of the columns [0, width), a multiple of kTileColumns: loops over whole vectors only.
+template <class T, class F>
+void each_column(int64_t width, const F& f) {
+  constexpr int C = kTileColumns<T>;
+  for (int64_t j = 0; j < width; j += C) {
+#pragma omp simd
+    for (int c = 0; c < C; ++c)
+      f(j + c, c);
+  }
+}
+
 template <class T, class Allowed>
 void keep_if(T* score, int64_t n, const Allowed& allowed) {
 #pragma omp simd
@@ -153,7 +149,7 @@ void keep_if(T* score, int64_t n, const Allowed& allowed) {
 }
 
 // Scales the scores of query i and keys [first, first + n), and makes those that are not allowed
-// -infinity.
+// -infinity, and what is behind them to the end of their vectors.
 template <class T>
 void mask_row(const AttentionArgs& a, int64_t reader, int64_t i, int64_t first, int64_t n,
               T* score) {
@@ -161,16 +157,13 @@ void mask_row(const AttentionArgs& a, int64_t reader, int64_t i, int64_t first, 
   if (a.query_mask != nullptr && a.query_mask[i] == 0) {
     keys.end = keys.begin;
   }
-  const int64_t begin = smaller_of(larger_of(keys.begin - first, 0), n);
-  const int64_t end = larger_of(smaller_of(keys.end - first, n), begin);
+  const auto begin = static_cast<int>(smaller_of(larger_of(keys.begin - first, 0), n));
+  const auto end = static_cast<int>(smaller_of(keys.end - first, n));
   const T scale = static_cast<T>(a.scale);
-  for (int64_t j = 0; j < begin; ++j)
-    score[j] = minus_infinity<T>();
-#pragma omp simd
-  for (int64_t j = begin; j < end; ++j)
-    score[j] *= scale;
-  for (int64_t j = end; j < n; ++j)
-    score[j] = minus_infinity<T>();
+  each_column<T>(whole_columns<T>(n), [=](int64_t j, int) {
+    const int column = static_cast<int>(j);
+    score[j] = (column >= begin) & (column < end) ? score[j] * scale : minus_infinity<T>();
+  });
   if (a.key_mask != nullptr) {
     const uint8_t* mask = a.key_mask + first;
     keep_if(score, n, [=](int64_t j) { return mask[j] != 0; });
@@ -210,10 +203,17 @@ void dropout_bits(const AttentionArgs& a, int64_t reader, int64_t i, int64_t fir
 template <class T>
 T soften_row(T* score, int64_t n, T& largest, T& sum, const uint32_t* bits,
              const AttentionArgs& a) {
+  constexpr int C = kTileColumns<T>;
+  const int64_t width = whole_columns<T>(n);
+  T columns[C];
+  for (int c = 0; c < C; ++c)
+    columns[c] = largest;
+  each_column<T>(
+      width, [&](int64_t j, int c) { columns[c] = score[j] > columns[c] ? score[j] : columns[c]; });
   T next = largest;
 #pragma omp simd reduction(max : next)
-  for (int64_t j = 0; j < n; ++j)
-    next = score[j] > next ? score[j] : next;
+  for (int c = 0; c < C; ++c)
+    next = columns[c] > next ? columns[c] : next;
   if (next == minus_infinity<T>()) {
     T others = 0;  // NaN where a score is
     for (int64_t j = 0; j < n; ++j) {
@@ -223,13 +223,17 @@ T soften_row(T* score, int64_t n, T& largest, T& sum, const uint32_t* bits,
     sum += others;
     return 1;
   }
-  T added = 0;
-#pragma omp simd reduction(+ : added)
-  for (int64_t j = 0; j < n; ++j) {
+  for (int c = 0; c < C; ++c)
+    columns[c] = 0;
+  each_column<T>(width, [&](int64_t j, int c) {
     const T p = exp_of(score[j] - next);
     score[j] = p;
-    added += p;
-  }
+    columns[c] += p;
+  });
+  T added = 0;
+#pragma omp simd reduction(+ : added)
+  for (int c = 0; c < C; ++c)
+    added += columns[c];
   const T old = exp_of(largest - next);
   largest = next;
   sum = sum * old + added;
@@ -306,7 +310,7 @@ void attend(const AttentionArgs& a, const ForwardParts<T>& s, int64_t i, int64_t
   const Range keys = keys_of(a, i, i + m - 1);
   for (int64_t j = keys.begin / kKeyBlock * kKeyBlock; j < keys.end; j += kKeyBlock) {
     const int64_t n = smaller_of(kKeyBlock, keys.end - j);
-    multiply_packed(s.queries, s.keys + j * D, s.scores, kKeyBlock, m, n, D);
+    multiply_packed(s.queries, s.keys + j * D, s.scores, kKeyBlock, m, whole_columns<T>(n), D);
     for (int64_t r = 0; r < m; ++r) {
       T* row = s.scores + r * kKeyBlock;
       mask_row(a, 0, i + r, j, n, row);
@@ -380,11 +384,10 @@ void differentiate_row(const AttentionArgs& a, T lse, T delta, int64_t n, const 
   }
   const T scale = static_cast<T>(a.scale), factor = static_cast<T>(a.factor);
   if (bits == nullptr) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
+    each_column<T>(whole_columns<T>(n), [=](int64_t j, int) {
       p[j] = exp_of(p[j] - lse);
       ds[j] = p[j] * (ds[j] - delta) * scale;
-    }
+    });
     return;
   }
 #pragma omp simd
@@ -425,8 +428,9 @@ void differentiate(const AttentionArgs& a, const GradParts<T>& s, int64_t reader
   const Range keys = keys_of(a, i, i + m - 1);
   for (int64_t j = keys.begin / kKeyBlock * kKeyBlock; j < keys.end; j += kKeyBlock) {
     const int64_t n = smaller_of(kKeyBlock, keys.end - j);
-    multiply_packed(s.queries, s.keys_across + j * D, s.p, kKeyBlock, m, n, D);
-    multiply_packed(s.cotangents, s.values_across + j * E, s.ds, kKeyBlock, m, n, E);
+    const int64_t width = whole_columns<T>(n);
+    multiply_packed(s.queries, s.keys_across + j * D, s.p, kKeyBlock, m, width, D);
+    multiply_packed(s.cotangents, s.values_across + j * E, s.ds, kKeyBlock, m, width, E);
     for (int64_t r = 0; r < m; ++r) {
       mask_row(a, reader, i + r, j, n, s.p + r * kKeyBlock);
       const uint32_t* bits = nullptr;

@@ -29,6 +29,39 @@ using Vec = typename Vectors<T>::type;
 template <class T>
 constexpr int kTileColumns = kTileVectors* kVectorBytes / static_cast<int>(sizeof(T));
 
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Four rows of four elements, `row` apart, as columns, `column` apart.
+inline void transpose_four(const float* from, int64_t row, float* to, int64_t column) {
+  const Four r0 = *reinterpret_cast<const Four*>(from);
+  const Four r1 = *reinterpret_cast<const Four*>(from + row);
+  const Four r2 = *reinterpret_cast<const Four*>(from + 2 * row);
+  const Four r3 = *reinterpret_cast<const Four*>(from + 3 * row);
+  const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const Four b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const Four d = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Four e = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  *reinterpret_cast<Four*>(to) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(to + column) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  *reinterpret_cast<Four*>(to + 2 * column) = __builtin_shufflevector(d, e, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(to + 3 * column) = __builtin_shufflevector(d, e, 2, 3, 6, 7);
+}
+
+// The first columns of kTileRows whole rows of A, as pack_a packs them; returns how many.
+inline int64_t pack_whole_rows(const float* a, int64_t row, int64_t k, float* out) {
+  if constexpr (kTileRows % 4 != 0)
+    return 0;
+  const int64_t packed = k / 4 * 4;
+  for (int64_t p = 0; p < packed; p += 4) {
+    for (int r = 0; r < kTileRows; r += 4)
+      transpose_four(a + r * row + p, row, out + p * kTileRows + r, kTileRows);
+  }
+  return packed;
+}
+inline int64_t pack_whole_rows(const double*, int64_t, int64_t, double*) {
+  return 0;
+}
+
 // Rows of A as panels of kTileRows: for each k the kTileRows elements side by side, zeros below m.
 template <class T>
 void pack_a(const T* a, int64_t row, int64_t column, int64_t m, int64_t k, T* out) {
@@ -36,7 +69,8 @@ void pack_a(const T* a, int64_t row, int64_t column, int64_t m, int64_t k, T* ou
     const int rows = m - i < kTileRows ? static_cast<int>(m - i) : kTileRows;
     const T* panel = a + i * row;
     if (rows == kTileRows) {
-      for (int64_t p = 0; p < k; ++p) {
+      const int64_t packed = column == 1 ? pack_whole_rows(panel, row, k, out) : 0;
+      for (int64_t p = packed; p < k; ++p) {
         for (int r = 0; r < kTileRows; ++r)
           out[p * kTileRows + r] = panel[r * row + p * column];
       }
