@@ -19,6 +19,7 @@ constexpr int kVectorBytes = 16;
 constexpr int kTileRows = 6;
 #endif
 constexpr int kTileVectors = 2;
+constexpr int kFewRows = kTileRows * 2 / 3;  // of a last tile, which then takes less time
 
 template <class T>
 struct Vectors {
@@ -106,12 +107,12 @@ void pack_b(const T* b, int64_t row, int64_t column, int64_t k, int64_t n, T* ou
   }
 }
 
-// One tile of C, kTileRows x kTileColumns, over k terms of packed panels.
-template <class T>
+// The first kRows rows of a tile of C, kTileRows x kTileColumns, over k terms of packed panels.
+template <int kRows = kTileRows, class T>
 inline void tile(const T* __restrict__ a, const T* __restrict__ b, int64_t k,
                  Vec<T> (&sum)[kTileRows][kTileVectors]) {
   constexpr int L = kVectorBytes / static_cast<int>(sizeof(T));
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kTileVectors; ++v)
       sum[r][v] = Vec<T>{};
   }
@@ -121,7 +122,7 @@ inline void tile(const T* __restrict__ a, const T* __restrict__ b, int64_t k,
       right[v] = *reinterpret_cast<const Vec<T>*>(b + p * kTileColumns<T> + v * L);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       const T left = a[p * kTileRows + r];
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v)
@@ -159,7 +160,10 @@ void multiply_block(const T* packed_a, const T* packed_b, T* c, int64_t c_row, i
   for (int64_t j = 0; j < n; j += C) {
     for (int64_t i = 0; i < m; i += kTileRows) {
       Vec<T> sum[kTileRows][kTileVectors];
-      tile<T>(packed_a + i * k, packed_b + j * k, k, sum);
+      if (m - i <= kFewRows)
+        tile<kFewRows>(packed_a + i * k, packed_b + j * k, k, sum);
+      else
+        tile(packed_a + i * k, packed_b + j * k, k, sum);
       store_tile<T>(sum, c + i * c_row + j, c_row, m - i < kTileRows ? m - i : kTileRows,
                     n - j < C ? n - j : C, accumulate);
     }
