@@ -6,11 +6,11 @@
 #                  the PATH (no Python runs), and the extras cuda12 and cuda13 bring NVIDIA's libraries
 #   --deb          build/meshtrain_VERSION_amd64.deb instead, for Debian 12, Ubuntu 24.04 and newer
 #   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh); tarballs only
-#   --check        then trains from it: the tarball's where there is nothing but glibc (as root, with unshare or
-#                  with sudo), the wheel's in an empty virtual environment, the .deb's unpacked
+#   --check        then trains and tokenizes with it: the tarball's where there is nothing but glibc (as root, with
+#                  unshare or with sudo), the wheel's in an empty virtual environment, the .deb's unpacked
 #   --build-dir    packs what is built there already, instead of building in build/release
-# Inside: bin/meshtrain, lib/ (the parts for CUDA and MPI, where they were built, and every shared library
-# but glibc's, CUDA's, the driver's and Open MPI's), configs/, README.md, share/licenses/. Wheel and .deb have the
+# Inside: bin/meshtrain, lib/ (the parts for CUDA, MPI and SentencePiece, where they were built, and every shared
+# library but glibc's, CUDA's, the driver's and Open MPI's), configs/, README.md, share/licenses/. Wheel and .deb have the
 # libraries in lib/meshtrain and the texts in share/doc/meshtrain, because they share their folders with others.
 set -euo pipefail
 from=$PWD
@@ -78,6 +78,7 @@ case $output in
 esac
 cuda_part=$(find "$build" -name libmeshtrain_cuda.so -print -quit)
 mpi_part=$(find "$build" -name libmeshtrain_mpi.so -print -quit)
+sentencepiece_part=$(find "$build" -name libmeshtrain_sentencepiece.so -print -quit)
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -88,10 +89,11 @@ mkdir -p "$root/bin" "$root/$lib" "$root/$licenses"
 # The programs; gpu_tests.txt is CMake's list of the tests that also run on a GPU, one file a line.
 binaries=("$root/bin/meshtrain")
 install -s -m 755 "$build/app/meshtrain" "$root/bin/meshtrain"
-if [ -n "$cuda_part" ]; then
-  install -s -m 755 "$cuda_part" "$root/$lib/"
-  binaries+=("$root/$lib/libmeshtrain_cuda.so")
-fi
+for part in "$cuda_part" "$sentencepiece_part"; do
+  [ -n "$part" ] || continue
+  install -s -m 755 "$part" "$root/$lib/"
+  binaries+=("$root/$lib/$(basename "$part")")
+done
 if [ -n "$with_tests" ]; then
   mkdir -p "$root/libexec"
   while read -r program; do
@@ -134,8 +136,9 @@ if [ -n "$cuda_part" ]; then
   patchelf --force-rpath --set-rpath "\$ORIGIN:/usr/local/cuda/lib64" "$root/$lib/libmeshtrain_cuda.so"
 fi
 
-# Texts: licences of what is packed, and of what is linked in (the -dev packages).
-packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$' | grep -v openmpi)"
+# Texts: licences of what is packed, and of what is linked in (the -dev packages but those of parts).
+packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$' |
+  grep -vE 'openmpi|sentencepiece')"
 for package in $packages; do
   [ -f "/usr/share/doc/$package/copyright" ] || die "/usr/share/doc/$package/copyright is missing"
   cp -L "/usr/share/doc/$package/copyright" "$root/$licenses/$package"
@@ -194,28 +197,34 @@ bytes=$(stat -c %s "$output")
 missing_part() {
   [ -n "$2" ] || echo ", without the $1 part (not built)"
 }
-echo "$output: $((bytes / 1000)) kB$(missing_part CUDA "$cuda_part")$(missing_part MPI "$mpi_part")"
+missing=$(missing_part CUDA "$cuda_part")$(missing_part MPI "$mpi_part")
+echo "$output: $((bytes / 1000)) kB$missing$(missing_part SentencePiece "$sentencepiece_part")"
 [ -n "$check" ] || exit 0
 
-# check_trains PROGRAM CONFIG: it finds its parts and trains, far from its sources.
+readonly tokenizer=$PWD/tests/golden/tokenizers/sentencepiece_unigram  # a model of SentencePiece
+
+# check_trains PROGRAM TEXTS: it finds its parts, trains and tokenizes, far from its sources.
 check_trains() {
   if [ -n "$cuda_part" ] && (cd "$stage" && env -i "$1" devices) | grep -F libmeshtrain_cuda.so; then
     die "the packed program does not find its GPU part"
   fi
-  (cd "$stage" && env -i "$1" --version && env -i "$1" train "$2" --epochs 1 -o "$stage/run" -q)
+  (cd "$stage" && env -i "$1" --version && env -i "$1" train "$2/configs/quickstart.yaml" --epochs 1 -o "$stage/run" -q)
   [ -s "$stage/run/weights.safetensors" ] || die "the packed program left no weights"
+  if [ -n "$sentencepiece_part" ]; then
+    (cd "$stage" && env -i "$1" data tokenize --tokenizer "$tokenizer" "$2/datasets/tales.txt" -o tales.bin)
+  fi
 }
 if [ $form = wheel ]; then
   python3 -m venv "$stage/venv"
   "$stage/venv/bin/pip" install --quiet --no-index "$output"
-  check_trains "$stage/venv/bin/meshtrain" "$stage/venv/$texts/configs/quickstart.yaml"
+  check_trains "$stage/venv/bin/meshtrain" "$stage/venv/$texts"
   "$stage/venv/bin/pip" uninstall --quiet --yes meshtrain
   [ ! -e "$stage/venv/bin/meshtrain" ] || die "pip did not remove the program"
   echo "runs in an empty virtual environment"
   exit 0
 elif [ $form = deb ]; then
   dpkg-deb -x "$output" "$stage/deb"
-  check_trains "$stage/deb/usr/bin/meshtrain" "$stage/deb/usr/$texts/configs/quickstart.yaml"
+  check_trains "$stage/deb/usr/bin/meshtrain" "$stage/deb/usr/$texts"
   echo "runs from the unpacked .deb"
   exit 0
 fi
@@ -244,4 +253,9 @@ ln -s "$inside/bin/meshtrain" "$bare/proc/self/exe"  # where the loader learns w
 "${enter[@]}" "$inside/bin/meshtrain" --version
 "${enter[@]}" "$inside/bin/meshtrain" train "$inside/configs/quickstart.yaml" --epochs 1 -o /tmp/run
 [ -s "$bare/tmp/run/weights.safetensors" ] || die "the packed program left no weights"
+if [ -n "$sentencepiece_part" ]; then
+  cp -r "$tokenizer" "$bare/tmp/tokenizer"
+  "${enter[@]}" "$inside/bin/meshtrain" data tokenize --tokenizer /tmp/tokenizer "$inside/datasets/tales.txt" \
+    -o /tmp/ids
+fi
 echo "runs where there is nothing but glibc"

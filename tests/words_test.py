@@ -67,7 +67,7 @@ IGNORED = re.compile(r"tests/(golden|fuzz/corpus|bench/results|errors/.*\.(txt|y
                      r"tests/words_test\.py$|.*/__pycache__/")
 # Another sense: (pattern of the path, word, reason).
 ALLOWED = [
-    (r"lib/data/(tokenizer/.*|sentencepiece/.*|CMakeLists\.txt|README\.md)|lib/dependencies\.cmake|"
+    (r"lib/data/(tokenizer/.*|sentencepiece/.*|CMakeLists\.txt|README\.md)|lib/dependencies\.cmake|scripts/package\.sh|"
      r"tests/unit/data/tokenizer_test\.cc|(configs/|tests/reference/)?README\.md$|"
      r"tests/reference/(tokenizers|sentencepiece)_golden\.py", "piece",
      "WordPiece and SentencePiece"),

@@ -82,9 +82,7 @@ std::unique_ptr<TextCodec> codec_of(const GenerateOptions& options, const Config
 Sampler sampler_of(const GenerateOptions& options) {
   Sampler sampler = parse_sampler(options.sampler);
   sampler.temperature = options.temperature;
-  const bool is_beam = sampler.kind == Sampler::Kind::kBeam;
-  const bool is_fixed = is_beam || sampler.kind == Sampler::Kind::kGreedy;
-  if (is_fixed && options.texts.samples > 1) {
+  if (sampler.gives_one_text() && options.texts.samples > 1) {
     refuse("E140",
            fmt::format("--samples {}, but `{}` gives one text", options.texts.samples,
                        options.sampler),
@@ -193,8 +191,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
                        request_of(options, config, *codec, std::min(facts.num_ids, codec->size())));
   facts = generation_model(setup, std::max<int64_t>(texts.longest(), 2));
   EngineOptions engine_options = options.engine.options(invocation);
-  engine_options.decode = {texts.rows_at_once(), facts.inputs,
-                           sampler_of(options).kind == Sampler::Kind::kBeam};
+  engine_options.decode = decode_options(facts, sampler_of(options), texts.rows_at_once());
   Engine engine(config, spec_of(setup, facts), engine_options);
   const auto show = show_unless(options.quiet);
   show_warnings(engine.warnings(), options.quiet);
@@ -231,7 +228,7 @@ void add_generate(Subcommands& to) {
   app.add_option("--max-length", options.texts.length, "Those of prompt and text together")
       ->check(whole_number(1, 1'000'000'000));
   app.add_option("--sampler", options.sampler,
-                 "greedy, random, top_k=K, top_p=P or beam=N; default top_k=5")
+                 "greedy, random, top_k=K, top_p=P, beam=N or contrastive=K,ALPHA; default top_k=5")
       ->type_name("NAME");
   app.add_option("--temperature", options.temperature,
                  "Divides the logits: below 1 likely ids become likelier; default 1")

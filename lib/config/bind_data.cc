@@ -129,7 +129,8 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
     ConfigObject object = value.object();
     const ClassSpec& spec = class_of_object(Category::kSource, object);
     resolve_paths(spec, out.base_dir, !dir.is_null(), first_file, object);
-    Diagnostics found;  // a source that takes the training's arguments repeats their problems
+    // A source that takes the training's arguments repeats their problems.
+    Diagnostics found = diagnostics;
     spec.check({object, config, tree, found});
     add_new(found, diagnostics);
     return object;

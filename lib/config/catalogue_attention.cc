@@ -170,6 +170,10 @@ ClassSpec sparse_moe() {
               "steps of a sample that an expert takes, over an equal share; null = all")
            .above(0),
        activation_arg("silu"),
+       number("router_jitter_noise", "0.0",
+              "in training the input times random factors between 1 - this and 1 + this")
+           .least(0)
+           .most(1),
        number("router_aux_loss_coef", "0.02", "factor of the loss that balances the experts")
            .least(0),
        initializer_arg("kernel_initializer", "glorot_uniform")});

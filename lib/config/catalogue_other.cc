@@ -1,6 +1,7 @@
 // Initializers, activations, host-side transforms: Keras 3.16 keras/src/initializers,
 // keras/src/activations/activations.py.
 #include "config/catalogue_args.h"
+#include "config/refused.h"
 
 namespace meshtrain {
 
@@ -92,8 +93,12 @@ namespace {
 
 void check_masked_lm(const ClassScope& scope) {
   const ConfigObject& given = scope.object;
+  const auto is_known = [&](std::string_view argument) {
+    return !is_refused(scope.diagnostics, given, argument);
+  };
   const int64_t vocabulary = given.integer("vocabulary_size");
-  if (given.integer("mask_token_id") >= vocabulary) {
+  if (given.integer("mask_token_id") >= vocabulary && is_known("mask_token_id") &&
+      is_known("vocabulary_size")) {
     scope.diagnostics
         .error("E113", given.loc_of("mask_token_id"),
                fmt::format("`mask_token_id` is {}, but ids are below `vocabulary_size: {}`",

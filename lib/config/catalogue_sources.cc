@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "config/refused.h"
 #include "config/scalars.h"
 #include "config/source_classes.h"
 #include "config/split.h"
@@ -208,7 +209,8 @@ void check_packed_text(const PackedTextOptions& options, const ConfigObject& obj
   if (!options.max_length.value) {
     diagnostics.error("E111", object.loc,
                       fmt::format("`{}` needs `max_length`: ids of a sample", object.class_name));
-  } else if (*options.max_length.value <= others) {
+  } else if (*options.max_length.value <= others &&
+             !is_refused(diagnostics, object, "max_length")) {
     diagnostics
         .error("E113", options.max_length.loc,
                fmt::format("`max_length` is {}: start and end token leave no place for a text",

@@ -407,8 +407,9 @@ void Engine::test_step(const Batch& batch) {
   impl_->run(StepKind::kTest, batch);
 }
 
-std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
-  const Executor& executor = impl_->run(StepKind::kPredict, batch);
+namespace {
+
+std::vector<HostTensor> outputs_of(const Executor& executor) {
   std::vector<HostTensor> outputs;
   for (size_t o = 0; o < executor.program().outputs.size(); ++o) {
     outputs.push_back(executor.output(static_cast<int>(o)));
@@ -416,8 +417,14 @@ std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
   return outputs;
 }
 
-HostTensor Engine::decode_step(std::span<const int32_t> ids, int64_t position,
-                               std::span<const int32_t> rows) {
+}  // namespace
+
+std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
+  return outputs_of(impl_->run(StepKind::kPredict, batch));
+}
+
+std::vector<HostTensor> Engine::decode_step(std::span<const int32_t> ids, int64_t position,
+                                            std::span<const int32_t> rows) {
   const int64_t steps = static_cast<int64_t>(ids.size()) / impl_->decode.rows;
   Executor& executor = *impl_->compiled(StepKind::kDecode, steps).executor;
   const int32_t first = static_cast<int32_t>(position);
@@ -434,7 +441,7 @@ HostTensor Engine::decode_step(std::span<const int32_t> ids, int64_t position,
     executor.set_input(i, values.data(), values.size_bytes());
   }
   executor.run();
-  return executor.output(0);
+  return outputs_of(executor);
 }
 
 double Engine::last_loss() const {

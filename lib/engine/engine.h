@@ -64,12 +64,12 @@ class Engine : public StepRunner {
   std::vector<HostTensor> predict_step(const Batch& batch) override;
 
   // The next steps of DecodeOptions::rows sequences, behind those of earlier calls: `ids` are
-  // (rows, steps), row-major, the first of them at `position`, and the result is output 0, (rows,
-  // steps,
-  // ...). Position 0 begins anew. `rows`: the row that each row continues, where the options
-  // reorder them. There must be no Setup::decode_obstacle().
-  HostTensor decode_step(std::span<const int32_t> ids, int64_t position,
-                         std::span<const int32_t> rows = {});
+  // (rows, steps), row-major, the first of them at `position`. The results are output 0, (rows,
+  // steps, ...), and the hidden states where the options ask for them. Position 0 begins anew.
+  // `rows`: the row that each row continues, where the options reorder them. There must be no
+  // Setup::decode_obstacle().
+  std::vector<HostTensor> decode_step(std::span<const int32_t> ids, int64_t position,
+                                      std::span<const int32_t> rows = {});
 
   double last_loss() const override;
   void reset_metrics() override;

@@ -15,15 +15,6 @@ namespace {
 
 constexpr int64_t kPrefill = 32;  // steps of a run through a long prompt
 
-bool contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-bool is_complete(const GenerationRequest& request, const Generated& generated) {
-  return contains(request.stop_ids, generated.ids.back()) ||
-         (request.is_complete && request.is_complete(generated.ids));
-}
-
 size_t shortest_prompt(const std::vector<GenerationRow>& rows) {
   size_t least = rows[0].prompt.size();
   for (const GenerationRow& row : rows)
@@ -81,6 +72,18 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
   return out;
 }
 
+DecodeOptions decode_options(const GenerationModel& model, const Sampler& sampler, int64_t rows) {
+  return {.rows = rows,
+          .inputs = model.inputs,
+          .reorders_rows = sampler.is_search(),
+          .gives_hidden = sampler.kind == Sampler::Kind::kContrastive};
+}
+
+bool GenerationRequest::ends(const std::vector<int32_t>& ids) const {
+  return std::find(stop_ids.begin(), stop_ids.end(), ids.back()) != stop_ids.end() ||
+         (is_complete && is_complete(ids));
+}
+
 int64_t Generation::least_prompt() const {
   const bool has_steps = model_.gives_steps && engine_.setup().decode_obstacle().empty();
   return has_steps ? 1 : model_.window;
@@ -100,8 +103,14 @@ std::vector<Generated> Generation::run(const std::vector<GenerationRow>& rows,
                                        const GenerationRequest& request) {
   MESHTRAIN_CHECK(static_cast<int64_t>(rows.size()) == num_rows_, "{} rows", rows.size());
   num_cached_ = 0;
-  return request.sampler.kind == Sampler::Kind::kBeam ? search_beams(rows, request)
-                                                      : sample_rows(rows, request);
+  switch (request.sampler.kind) {
+    case Sampler::Kind::kBeam:
+      return search_beams(rows, request);
+    case Sampler::Kind::kContrastive:
+      return search_contrastive(rows, request);
+    default:
+      return sample_rows(rows, request);
+  }
 }
 
 // All rows have the same length at any time: one with a longer prompt takes its next id from that.
@@ -140,44 +149,11 @@ std::vector<Generated> Generation::sample_rows(const std::vector<GenerationRow>&
             request.sampler, std::span(scores).subspan(row * num_ids, num_ids),
             sampling_number(request.seed, rows[row].sample, static_cast<int64_t>(position)));
         out[row].ids.push_back(id);
-        out[row].has_stopped = is_complete(request, out[row]);
+        out[row].has_stopped = request.ends(out[row].ids);
         if (row == 0 && request.on_id)
           request.on_id(id);
       }
       sequences[row].push_back(id);
-    }
-  }
-  return out;
-}
-
-std::vector<Generated> Generation::search_beams(const std::vector<GenerationRow>& rows,
-                                                const GenerationRequest& request) {
-  const std::vector<int32_t>& prompt = rows[0].prompt;
-  std::vector<Generated> out(rows.size());
-  std::vector<Beam> beams(rows.size());
-  Sequences sequences(rows.size(), prompt);
-  std::vector<int32_t> parents(rows.size());
-  std::iota(parents.begin(), parents.end(), 0);
-  for (int64_t step = 0; step < rows[0].most_ids; ++step) {
-    if (std::all_of(beams.begin(), beams.end(), [](const Beam& beam) { return beam.has_ended; }))
-      break;
-    if (request.before_step)
-      request.before_step();
-    const std::vector<float> scores = next_scores(sequences, parents, request.num_ids);
-    const std::vector<BeamStep> steps = beam_step(request.sampler, beams, scores, step == 0);
-    const std::vector<Generated> before = out;
-    const Sequences earlier = sequences;
-    for (size_t row = 0; row < steps.size(); ++row) {
-      const auto parent = static_cast<size_t>(steps[row].parent);
-      parents[row] = steps[row].parent;
-      beams[row] = steps[row].beam;
-      out[row] = before[parent];
-      sequences[row] = earlier[parent];
-      sequences[row].push_back(std::max(steps[row].id, 0));
-      if (steps[row].id >= 0) {
-        out[row].ids.push_back(steps[row].id);
-        out[row].has_stopped = beams[row].has_ended = is_complete(request, out[row]);
-      }
     }
   }
   return out;
@@ -188,6 +164,7 @@ std::vector<float> Generation::next_scores(const Sequences& sequences,
                                            std::span<const int32_t> parents, int64_t num_ids) {
   const auto length = static_cast<int64_t>(sequences[0].size());
   const bool has_caches = window_reason(length).empty();
+  states_.assign(sequences.size(), {});
   const HostTensor output =
       has_caches ? cached_output(sequences, parents) : window_output(sequences);
   const int64_t ids = output.shape().back();
@@ -215,7 +192,7 @@ HostTensor Generation::cached_output(const Sequences& sequences, std::span<const
     std::vector<int32_t> ids;
     for (const std::vector<int32_t>& sequence : sequences)
       ids.insert(ids.end(), sequence.begin() + num_cached_, sequence.begin() + num_cached_ + steps);
-    output = engine_.decode_step(ids, num_cached_, order);
+    output = keep_states(engine_.decode_step(ids, num_cached_, order));
     std::iota(order.begin(), order.end(), 0);
     num_cached_ += steps;
   }
@@ -245,8 +222,27 @@ HostTensor Generation::window_output(const Sequences& sequences) {
     order_steps(dataset, shards, loc);
   std::vector<int64_t> rows(static_cast<size_t>(num_rows_));
   std::iota(rows.begin(), rows.end(), 0);
-  HostTensor output = std::move(engine_.predict_step({&dataset, rows})[0]);
-  return restore_steps(std::move(output), shards);
+  std::vector<HostTensor> outputs = engine_.predict_step({&dataset, rows});
+  for (HostTensor& output : outputs)
+    output = restore_steps(std::move(output), shards);
+  return keep_states(std::move(outputs));
+}
+
+// Adds the hidden states among the outputs, where there are some, to those of each row. Returns
+// the scores.
+HostTensor Generation::keep_states(std::vector<HostTensor> outputs) {
+  if (outputs.size() > 1) {
+    const HostTensor& states = outputs[1];
+    const int64_t size = states.size() / num_rows_;
+    state_width_ = static_cast<size_t>(states.shape().back());
+    for (int64_t i = 0; i < states.size(); ++i)
+      states_[static_cast<size_t>(i / size)].push_back(states.at(i));
+  }
+  return std::move(outputs[0]);
+}
+
+std::span<const double> Generation::last_state(size_t row) const {
+  return std::span(states_[row]).last(state_width_);
 }
 
 }  // namespace meshtrain

@@ -31,6 +31,9 @@ struct GenerationModel {
 // ConfigError E324 for a model that does not give ids for ids, with what it takes and gives.
 GenerationModel generation_model(const Setup& setup, int64_t window_of_any);
 
+// Returns what the engine of a Generation of `rows` rows computes.
+DecodeOptions decode_options(const GenerationModel& model, const Sampler& sampler, int64_t rows);
+
 struct GenerationRequest {
   Sampler sampler;
   int64_t seed = 0;
@@ -38,6 +41,8 @@ struct GenerationRequest {
   std::vector<int32_t> stop_ids;
   // Whether a text is complete; it gets the new ids.
   std::function<bool(std::span<const int32_t>)> is_complete;
+  // Whether a text ends with the last of its new ids.
+  bool ends(const std::vector<int32_t>& ids) const;
   // Of each id that row 0 gets behind its prompt, as it comes; not with beams.
   std::function<void(int32_t id)> on_id;
   // Before each id of any row: throws where a signal asks to stop.
@@ -58,7 +63,7 @@ struct Generated {
 
 class Generation {
  public:
-  // `engine` has EngineOptions::decode with as many rows as each call of run().
+  // `engine` has decode_options() with as many rows as each call of run().
   Generation(Engine& engine, const GenerationModel& model, int64_t rows)
       : engine_(engine), model_(model), num_rows_(rows) {}
 
@@ -68,8 +73,8 @@ class Generation {
   // Ids that a prompt needs: a window has no gaps.
   int64_t least_prompt() const;
 
-  // Continues as many rows as the constructor was given. With beams all rows are those of one text,
-  // and row 0 of the result is the best.
+  // Continues as many rows as the constructor was given. In a search all rows are those of one
+  // text, and row 0 of the result is the best.
   std::vector<Generated> run(const std::vector<GenerationRow>& rows,
                              const GenerationRequest& request);
 
@@ -80,15 +85,22 @@ class Generation {
                                  int64_t num_ids);
   HostTensor cached_output(const Sequences& sequences, std::span<const int32_t> parents);
   HostTensor window_output(const Sequences& sequences);
+  HostTensor keep_states(std::vector<HostTensor> outputs);
+  std::span<const double> last_state(size_t row) const;
   std::vector<Generated> sample_rows(const std::vector<GenerationRow>& rows,
                                      const GenerationRequest& request);
   std::vector<Generated> search_beams(const std::vector<GenerationRow>& rows,
                                       const GenerationRequest& request);
+  std::vector<Generated> search_contrastive(const std::vector<GenerationRow>& rows,
+                                            const GenerationRequest& request);
 
   Engine& engine_;
   GenerationModel model_;
   int64_t num_rows_;
   int64_t num_cached_ = 0;  // steps that the caches have
+  // Of each row, the hidden states of the steps that next_scores() read; for contrastive search.
+  std::vector<std::vector<double>> states_;
+  size_t state_width_ = 0;
 };
 
 }  // namespace meshtrain

@@ -35,6 +35,13 @@ double share_of(std::string_view value, double otherwise) {
   return *share;
 }
 
+double alpha_of(std::string_view value) {
+  const auto alpha = parse_number<double>(value);
+  if (!alpha || !(*alpha >= 0 && *alpha <= 1))
+    throw BadSampler{fmt::format("`{}` is no number from 0 to 1", value)};
+  return *alpha;
+}
+
 // The logarithms of probabilities are these minus the result.
 double log_sum(std::span<const float> scores, double temperature) {
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -103,7 +110,11 @@ Sampler read_sampler(std::string_view text) {
     sampler.kind = Sampler::Kind::kBeam;
     sampler.count = count_of(value, 5);
   } else if (name == "contrastive") {
-    throw BadSampler{"contrastive search compares hidden states, which a model does not give"};
+    sampler.kind = Sampler::Kind::kContrastive;
+    const size_t comma = value.find(',');
+    sampler.count = count_of(value.substr(0, comma), 5);
+    if (comma != std::string_view::npos)
+      sampler.alpha = alpha_of(value.substr(comma + 1));
   } else {
     throw BadSampler{"there is no such sampler"};
   }
@@ -117,7 +128,7 @@ Sampler parse_sampler(std::string_view text, std::string_view name, const Source
     return read_sampler(text);
   } catch (const BadSampler& bad) {
     throw ConfigError(loc ? "E112" : "E140", loc, fmt::format("{} `{}`: {}", name, text, bad.why))
-        .help("greedy, random, top_k=40, top_p=0.9 or beam=4");
+        .help("greedy, random, top_k=40, top_p=0.9, beam=4 or contrastive=4,0.6");
   }
 }
 
@@ -173,6 +184,33 @@ std::vector<BeamStep> beam_step(const Sampler& sampler, std::span<const Beam> be
         {steps.back().parent, steps.back().id, {-std::numeric_limits<double>::infinity(), false}});
   steps.resize(beams.size());
   return steps;
+}
+
+std::vector<Candidate> contrastive_candidates(const Sampler& sampler,
+                                              std::span<const float> scores) {
+  const double total = log_sum(scores, sampler.temperature);
+  std::vector<Candidate> candidates;
+  for (const int32_t id : largest(scores, static_cast<size_t>(sampler.count))) {
+    const double score = scores[static_cast<size_t>(id)] / sampler.temperature - total;
+    candidates.push_back({id, std::exp(score)});
+  }
+  candidates.resize(static_cast<size_t>(sampler.count), candidates.back());
+  return candidates;
+}
+
+size_t contrastive_choice(const Sampler& sampler, std::span<const Candidate> candidates,
+                          std::span<const double> similarities) {
+  size_t best = 0;
+  double most = -std::numeric_limits<double>::infinity();
+  for (size_t row = 0; row < candidates.size(); ++row) {
+    const double score =
+        (1 - sampler.alpha) * candidates[row].probability - sampler.alpha * similarities[row];
+    if (score > most) {
+      most = score;
+      best = row;
+    }
+  }
+  return best;
 }
 
 }  // namespace meshtrain

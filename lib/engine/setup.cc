@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "nn/step_positions.h"
 #include "passes/bucket.h"
+#include "passes/head_input.h"
 #include "passes/layouts.h"
 #include "passes/remat.h"
 #include "passes/step_order.h"
@@ -335,8 +336,26 @@ void Setup::add_caches() {
   }
 }
 
+Graph Setup::predict_graph(int64_t batch, bool in_order) const {
+  Graph graph = graphs_->predict(batch, in_order);
+  if (decode_.gives_hidden) {
+    const ValueId hidden = head_input(graph, graph.outputs[0].value);
+    if (hidden == kNone) {
+      throw ConfigError("E324", config_.model.loc,
+                        fmt::format("this model has no hidden states: `{}` gives its output, and "
+                                    "reads no single product with a weight",
+                                    graph.producer(graph.outputs[0].value).path))
+          .help(
+              "contrastive search takes models that end in Dense, EinsumDense or an embedding "
+              "in reverse");
+    }
+    graph.outputs.push_back({"hidden", hidden});
+  }
+  return graph;
+}
+
 IncrementalGraph Setup::decode_graph(int64_t steps) const {
-  Graph whole = graphs_->predict(decode_.rows, /*in_order=*/true);
+  Graph whole = predict_graph(decode_.rows, /*in_order=*/true);
   whole.variables.resize(num_own_variables_);
   Sharding rows;
   if (decode_.rows % mesh().size_of(distribution_.batch_axes) == 0) {
@@ -350,7 +369,7 @@ Graph Setup::global_graph(StepKind kind, int64_t batch) const {
     return decode_graph(batch).graph;
   }
   if (kind == StepKind::kTest || kind == StepKind::kPredict) {
-    return kind == StepKind::kTest ? graphs_->test(batch) : graphs_->predict(batch);
+    return kind == StepKind::kTest ? graphs_->test(batch) : predict_graph(batch, false);
   }
   std::vector<RematRegion> regions;
   for (const ModelConfig::Remat& remat : config_.model.remat) {

@@ -25,6 +25,7 @@ struct DecodeOptions {
   int64_t rows = 0;                                           // sequences at once; 0: none
   std::vector<SequenceInput> inputs = {SequenceInput::kIds};  // of the model
   bool reorders_rows = false;
+  bool gives_hidden = false;  // what the last product reads as one more output, of kPredict, too
 };
 
 // Returns the spec of a dataset: shapes without the batch, and dtypes as graphs use them (narrow
@@ -72,6 +73,7 @@ class Setup {
   DataSpec implied_data() const;
   void resolve(Diagnostics& diagnostics);
   void add_caches();
+  Graph predict_graph(int64_t batch, bool in_order) const;
   IncrementalGraph decode_graph(int64_t steps) const;
 
   const Config& config_;

@@ -17,6 +17,7 @@
 #include "nn/graph_parts.h"
 #include "nn/layers.h"
 #include "nn/masks.h"
+#include "nn/random.h"
 
 namespace meshtrain {
 namespace {
@@ -50,7 +51,8 @@ class SparseMoE final : public ConfiguredLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const bool is_flat = b.shape(inputs[0]).size() == 2;
-    const ValueId x = is_flat ? b.expand_dims(inputs[0], 1) : inputs[0];
+    const ValueId x = with_jitter(context, is_flat ? b.expand_dims(inputs[0], 1) : inputs[0]);
+    check_order(context);
     const ValueId mask = context.masks.empty() ? kNone : context.masks[0];
     const Routing routing = route(context, x);
     if (context.training && config_.number("router_aux_loss_coef") != 0) {
@@ -125,6 +127,29 @@ class SparseMoE final : public ConfiguredLayer {
       return false;
     }
     return true;
+  }
+
+  // Mixtral's noise: random factors of what router and experts read in training.
+  ValueId with_jitter(CallContext& context, ValueId x) const {
+    const double noise = config_.number("router_jitter_noise");
+    if (!context.training || noise == 0) {
+      return x;
+    }
+    Builder& b = context.builder;
+    const Builder::Scope scope = b.scope("router_jitter");
+    return b.mul(x, random_uniform(context, b.shape(x), seed(context), 1 - noise, 1 + noise));
+  }
+
+  void check_order(const CallContext& context) const {
+    Diagnostics diagnostics;
+    if (has_capacity() && context.head_tail > 1) {
+      argument_error(diagnostics, "capacity_factor",
+                     fmt::format("gives the places of an expert to the first steps, and "
+                                 "`data.head_tail: {}` changes the order of steps",
+                                 context.head_tail))
+          .help("leave `head_tail` out: context parallelism is right without it");
+    }
+    diagnostics.throw_if_errors();
   }
 
   // The choice itself has no gradient, so that the sum over the chosen has the router's.

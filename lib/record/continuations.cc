@@ -140,7 +140,7 @@ ContinuedTexts::ContinuedTexts(const ContinueOptions& options, const TextPrompts
     : options_(options),
       codec_(codec),
       request_(std::move(request)),
-      is_beam_(request_.sampler.kind == Sampler::Kind::kBeam) {
+      is_search_(request_.sampler.is_search()) {
   for (size_t prompt = 0; prompt < prompts.ids.size(); ++prompt) {
     for (int64_t sample = 0; sample < options.samples; ++sample) {
       const std::vector<int32_t>& ids = prompts.ids[prompt];
@@ -159,8 +159,8 @@ ContinuedTexts::ContinuedTexts(const ContinueOptions& options, const TextPrompts
 }
 
 int64_t ContinuedTexts::rows_at_once() const {
-  return is_beam_ ? request_.sampler.count
-                  : std::min<int64_t>(options_.rows, static_cast<int64_t>(rows_.size()));
+  return request_.sampler.rows_at_once(
+      std::min<int64_t>(options_.rows, static_cast<int64_t>(rows_.size())));
 }
 
 int64_t ContinuedTexts::longest() const {
@@ -172,15 +172,15 @@ int64_t ContinuedTexts::longest() const {
 
 std::vector<Continuation> ContinuedTexts::run(Generation& generation, LiveText* live) {
   const auto at_once = static_cast<size_t>(rows_at_once());
-  for (size_t first = 0; first < rows_.size(); first += is_beam_ ? 1 : at_once) {
+  for (size_t first = 0; first < rows_.size(); first += is_search_ ? 1 : at_once) {
     request_.on_id = nullptr;
     if (live != nullptr && first == 0)
       request_.on_id = [live](int32_t id) { live->add(id); };
     std::vector<GenerationRow> group;
     for (size_t i = 0; i < at_once; ++i)  // the last group repeats its last row
-      group.push_back(rows_[is_beam_ ? first : std::min(first + i, rows_.size() - 1)]);
+      group.push_back(rows_[is_search_ ? first : std::min(first + i, rows_.size() - 1)]);
     const std::vector<Generated> made = generation.run(group, request_);
-    const size_t count = is_beam_ ? 1 : std::min(at_once, rows_.size() - first);
+    const size_t count = is_search_ ? 1 : std::min(at_once, rows_.size() - first);
     for (size_t i = 0; i < count; ++i) {
       Continuation& one = all_[first + i];
       one.text = text_before_stop(codec_, made[i].ids, options_.stops);

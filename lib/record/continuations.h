@@ -84,7 +84,7 @@ class ContinuedTexts {
   GenerationRequest request_;
   std::vector<GenerationRow> rows_;
   std::vector<Continuation> all_;
-  bool is_beam_;
+  bool is_search_;
 };
 
 }  // namespace meshtrain

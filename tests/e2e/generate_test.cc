@@ -94,6 +94,12 @@ TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") 
   const Result beams =
       trained.generate({"-p", "one t", "--sampler", "beam=3", "--max-new-tokens", "4", "-q"});
   CHECK(beams.out == "one two o\n");
+  for (const char* mesh : {"1", "2", "4"}) {
+    const Result contrastive = trained.generate({"-p", "one t", "--sampler", "contrastive=4,0.1",
+                                                 "--max-new-tokens", "12", "--mesh", mesh, "-q"});
+    CHECK(contrastive.err == "");
+    CHECK(contrastive.out == "one two one two\no\n");
+  }
   const Result lines = trained.generate(
       {"-i", "-", "--sampler", "greedy", "--max-new-tokens", "1", "-q"}, "one\r\n\ntw\n");
   CHECK(lines.out == "one \n---\ntwo\n");
@@ -114,7 +120,10 @@ TEST_CASE("generate refuses what it cannot continue") {
   refuses({}, 2, "error[E140]: `generate` needs a prompt");
   refuses({"-p", "one", "--sampler", "topk"}, 2, "--sampler `topk`: there is no such sampler");
   refuses({"-p", "one", "--sampler", "top_p=2"}, 2, "`2` is no number above 0, at most 1");
+  refuses({"-p", "one", "--sampler", "contrastive=0"}, 2, "`0` is no whole number from 1 on");
+  refuses({"-p", "one", "--sampler", "contrastive=5,2"}, 2, "`2` is no number from 0 to 1");
   refuses({"-p", "one", "--samples", "2", "--sampler", "beam"}, 2, "`beam` gives one text");
+  refuses({"-p", "one", "--samples", "2", "--sampler", "contrastive"}, 2, "gives one text");
   refuses({"-p", "one", "--max-length", "3", "--max-new-tokens", "3"}, 2, "are both given");
   refuses({"-p", "one", "--temperature", "0"}, 2, "--temperature");
   refuses({"-p", "one", "-p", "XY"}, 3,

@@ -209,7 +209,7 @@ compile:
   optimizer: {Adam: 0.01}
   loss: {SparseCategoricalCrossentropy: {from_logits: true}}
 fit: {batch_size: 16, epochs: 2}
-callbacks: [{TextSamples: {prompts: [First], max_new_tokens: 20, sampler: greedy}}]
+callbacks: [{TextSamples: {prompts: [First], max_new_tokens: 20, sampler: contrastive=3}}]
 seed: 3
 )");
   trained(folder, {"c.yaml", "-o", "plain"});
@@ -243,7 +243,11 @@ seed: 3
   }
   for (const auto& [word, message] :
        {std::pair("data.head_tail=3", "cuts samples in 6 chunks"),
-        std::pair("model.layers[2]={LSTM: {units: 16, return_sequences: true}}", "joins steps")}) {
+        std::pair("model.layers[2]={LSTM: {units: 16, return_sequences: true}}", "joins steps"),
+        std::pair("model.layers[2]={SparseMoE: {name: moe, num_experts: 2, intermediate_dim: 8, "
+                  "capacity_factor: 1}}",
+                  "error[E113]: `capacity_factor` of layer `moe` (SparseMoE) gives the places of "
+                  "an expert to the first steps, and `data.head_tail: 2` changes")}) {
     const Result refused =
         meshtrain({"validate", "c.yaml", "data.head_tail=2", word, "--data"}, folder.path());
     CHECK(refused.exit_code != 0);

@@ -17,9 +17,7 @@ constexpr int64_t kRows = 8;  // texts that are computed at once, at most
 Sampler sampler_of(const TextSamplesOptions& options) {
   Sampler sampler = parse_sampler(options.sampler.value, "sampler", options.sampler.loc);
   sampler.temperature = options.temperature;
-  const bool is_fixed =
-      sampler.kind == Sampler::Kind::kBeam || sampler.kind == Sampler::Kind::kGreedy;
-  if (is_fixed && options.samples > 1) {
+  if (sampler.gives_one_text() && options.samples > 1) {
     throw ConfigError("E113", options.sampler.loc,
                       fmt::format("`{}` gives one text, and `samples` is {}", options.sampler.value,
                                   options.samples))
@@ -43,9 +41,8 @@ std::unique_ptr<TextCodec> codec_of(const TextSamplesOptions& options,
 }
 
 int64_t rows_of(const TextSamplesOptions& options) {
-  const Sampler sampler = sampler_of(options);
   const auto texts = static_cast<int64_t>(options.prompts.value.size()) * options.samples;
-  return sampler.kind == Sampler::Kind::kBeam ? sampler.count : std::min(texts, kRows);
+  return sampler_of(options).rows_at_once(std::min(texts, kRows));
 }
 
 }  // namespace
@@ -56,7 +53,7 @@ DecodeOptions text_samples_decoding(const Config& config, const DataSpec& data) 
     return {};
   const auto options = read_options<TextSamplesOptions>(*callback);
   const GenerationModel model = generation_model(Setup(config, &data), 2);
-  return {rows_of(options), model.inputs, sampler_of(options).kind == Sampler::Kind::kBeam};
+  return decode_options(model, sampler_of(options), rows_of(options));
 }
 
 TextSamples::TextSamples(const TextSamplesOptions& options, CallbackContext& context,

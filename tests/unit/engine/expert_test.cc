@@ -149,7 +149,8 @@ TEST_CASE("experts of whose columns each device has some take Megatron's all-red
 }
 
 TEST_CASE("experts have one device's losses on every mesh") {
-  for (const std::string moe : {"", ", capacity_factor: 0.75", ", capacity_factor: 2, top_k: 1"}) {
+  for (const std::string moe : {"", ", capacity_factor: 0.75",
+                                ", capacity_factor: 2, top_k: 1, router_jitter_noise: 0.3"}) {
     const std::vector<double> one = losses_of(yaml_of(moe, kOneDevice, "none"));
     CHECK(one.back() < one.front());
     for (const std::string remat : {"none", "block", "dots"}) {
@@ -227,4 +228,39 @@ TEST_CASE("the preset `expert` splits experts over the last axis, and the batch 
       CHECK(variable.layout.storage == variable.layout.compute);
     }
   }
+}
+
+// One expert of linear functions: a feature x becomes c * x^2.
+TEST_CASE(
+    "router_jitter_noise scales what experts read by other factors at each step of training") {
+  Config config = config_from(R"(
+dtype_policy: float64
+seed: 3
+model:
+  layers:
+    - Input: {shape: [1]}
+    - SparseMoE: {name: moe, num_experts: 1, top_k: 1, intermediate_dim: 1, activation: linear,
+        router_jitter_noise: 0.2, router_aux_loss_coef: 0.0, kernel_initializer: ones}
+compile: {optimizer: {SGD: 0.0}, loss: mae}
+fit: {batch_size: 1}
+)");
+  Dataset data = dataset_of(tensor_of<double>(DType::kFloat64, {1, 1}, {1.0}),
+                            tensor_of<double>(DType::kFloat64, {1, 1}, {0.0}));
+  Engine engine(config, data_spec(data), {.num_workers = 1});
+  const std::vector<int64_t> rows = {0};
+  CHECK(engine.predict_step({&data, rows})[0].at(0) == 1);
+  double least = 1, most = 1, sum = 0;
+  constexpr int kDraws = 400;
+  for (int i = 0; i < kDraws; ++i) {
+    engine.train_step({&data, rows});
+    const double factor = std::sqrt(engine.last_loss());
+    least = std::min(least, factor);
+    most = std::max(most, factor);
+    sum += factor;
+  }
+  CHECK(least >= 0.8);
+  CHECK(least < 0.82);
+  CHECK(most <= 1.2);
+  CHECK(most > 1.18);
+  CHECK(std::abs(sum / kDraws - 1) < 0.02);
 }
