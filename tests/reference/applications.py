@@ -4,7 +4,7 @@
   KERAS_BACKEND=jax python3 applications.py                       writes ../golden/keras/applications
   KERAS_BACKEND=jax python3 applications.py --meshtrain PROGRAM   compares PROGRAM with Keras instead
   KERAS_BACKEND=jax python3 applications.py --weights             writes ../golden/keras/applications/weights.json
-  KERAS_BACKEND=jax python3 applications.py --table PROGRAM [NAME...]   a row of configs/KERAS.md for each network
+  KERAS_BACKEND=tensorflow python3 applications.py --train --table PROGRAM [NAME...]   rows of configs/KERAS.md
 
 NAME_SIZE.json.gz is model.to_json(); cases.json has what the models predict from the weights and images below. With
 --meshtrain each model is saved with its weights as .keras, imported, and predicts on a mesh of one device and on 2 x 4
@@ -121,30 +121,59 @@ LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes th
 
 
 def run(program, folder, *arguments):
-    return subprocess.run([program, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+    result = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise SystemExit(f"{' '.join(arguments)}\n{result.stderr}")
+    return result.stdout
 
 
 def largest_difference(found, expected):
     return float((np.abs(found - expected).max(axis=1) / np.abs(expected).max(axis=1)).max())
 
 
-def predictions(program, folder, config, mesh, extra=()):
-    split = [] if mesh == "1x1" else ['distribution.layout_map["(predictions|logits|conv_preds|.*head_dense)/kernel"]=[...,model]']
-    rules = [rule.replace("[...,model]", "[null,model]") for rule in split]
+def predictions(program, folder, name, config, mesh, extra=()):
+    """With several devices the kernel of the head is split over its inputs: ten classes are not for four devices."""
+    is_conv = name == "MobileNet" or name.startswith("MobileNetV3")
+    layout = "[null,null,model,null]" if is_conv else "[model,null]"
+    rules = [] if mesh == "1x1" else [
+        f'distribution.layout_map["(predictions|logits|conv_preds|.*head_dense)/kernel"]={layout}']
     run(program, folder, "predict", config, "--weights", "m.keras", "--input", "x.npy", "--output", "y.npy", "-q",
         "distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
         *rules, *extra, "--mesh", mesh, "--devices", "cpu:1" if mesh == "1x1" else "cpu:8")
     return np.load(folder / "y.npy")
 
 
+# Keras makes float32 of a Python number before it makes float64 of that: these numbers are exact in both.
+OPTIMIZERS = {
+    "SGD": {"learning_rate": 2.0**-10},
+    "Adam": {"learning_rate": 2.0**-13, "beta_1": 0.875, "beta_2": 1 - 2.0**-10, "epsilon": 2.0**-23},
+}
+
+
+def wide_model(name, size):
+    """In float64, without dropout. With TensorFlow: on JAX Keras takes means in float32."""
+    assert keras.backend.backend() == "tensorflow", "--train needs KERAS_BACKEND=tensorflow"
+    model = build(name, size)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    fill(model, gain(name))
+    return model
+
+
 def trained(program, folder, model, optimizer, x, y):
     """The largest difference of a loss of five steps, in parts of it."""
-    model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
+    numbers = OPTIMIZERS[optimizer]
+    model.save(folder / "m.keras")
+    run(program, folder, "import", "m.keras", "-o", optimizer)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Rescaling):
+            layer.scale, layer.offset = np.asarray(layer.scale, "float64"), np.asarray(layer.offset, "float64")
+    model.compile(optimizer=getattr(keras.optimizers, optimizer)(**numbers), loss="sparse_categorical_crossentropy")
     losses = [float(model.train_on_batch(x, y)) for _ in range(5)]
-    rate = float(model.optimizer.learning_rate.numpy() if hasattr(model.optimizer.learning_rate, "numpy") else model.optimizer.learning_rate)
-    run(program, folder, "train", "in/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
-        "data.train={source: npz, path: train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
-        f"compile={{optimizer: {{{type(model.optimizer).__name__}: {{learning_rate: {rate!r}}}}}, loss: sparse_categorical_crossentropy}}",
+    run(program, folder, "train", f"{optimizer}/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
+        "data.train={source: npz, path: ../train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
+        f"compile={{optimizer: {json.dumps({optimizer: numbers})}, loss: sparse_categorical_crossentropy}}",
         "run.log_steps=true", "-o", f"run_{optimizer}", "-q")
     lines = [json.loads(line) for line in (folder / f"run_{optimizer}" / "metrics.jsonl").read_text().splitlines()]
     found = [line["loss"] for line in lines if line["event"] == "step"]
@@ -177,26 +206,20 @@ def table_row(program, name, size, trains):
         model.save(folder / "m.keras")
         np.save(folder / "x.npy", x)
         run(program, folder, "import", "m.keras", "-o", "in")
-        cells += [largest_difference(predictions(program, folder, "in/config.yaml", mesh), y) for mesh in ("1x1", "2x4")]
+        cells += [largest_difference(predictions(program, folder, name, "in/config.yaml", mesh), y) for mesh in ("1x1", "2x4")]
         if name in TEMPLATES:
             (folder / "t.yaml").write_text(run(program, folder, "init", TEMPLATES[name]))
-            cells.append(largest_difference(predictions(program, folder, "t.yaml", "1x1", [f"vars.size={size}", "vars.classes=10"]), y))
+            cells.append(largest_difference(predictions(program, folder, name, "t.yaml", "1x1", [f"vars.size={size}", "vars.classes=10"]), y))
         else:
             cells.append(None)
         if trains:
             keras.config.set_floatx("float64")
             keras.config.set_dtype_policy("float64")
-            for optimizer in ("sgd", "adam"):
-                wide = build(name, size)
-                for layer in wide.layers:
-                    if isinstance(layer, keras.layers.Dropout):
-                        layer.rate = 0.0
-                fill(wide, gain(name))
-                wide.save(folder / "m.keras")
-                run(program, folder, "import", "m.keras", "-o", "in")
-                labels = np.arange(SAMPLES) % 10
-                np.savez(folder / "train.npz", x=x.astype(np.float64), y=labels.astype(np.int32))
-                cells.append(trained(program, folder, wide, optimizer, x.astype(np.float64), labels))
+            wide = x.astype(np.float64)
+            labels = np.arange(SAMPLES) % 10
+            np.savez(folder / "train.npz", x=wide, y=labels.astype(np.int32))
+            for optimizer in OPTIMIZERS:
+                cells.append(trained(program, folder, wide_model(name, size), optimizer, wide, labels))
             keras.config.set_floatx("float32")
             keras.config.set_dtype_policy("float32")
         else:
