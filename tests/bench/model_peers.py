@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Peers of models.py: training steps of small GPTs and recurrent layers, and attention, by PyTorch or Keras on JAX.
+"""Peers of models.py: training steps of small GPTs, recurrent layers and a ResNet, and attention, by PyTorch or Keras on JAX.
 
-  model_peers.py torch|keras WORKLOAD --threads N [--compile]
+  model_peers.py torch|keras WORKLOAD --threads N [--compile] [--channels-last]
 
 Reads lines "run STEPS" and answers "US x", the median time of a step in microseconds. Models are nanoGPT's: no biases
 in `nano` and `char`, tied head, AdamW, gradients clipped to norm 1. Attention is F.scaled_dot_product_attention, or
@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 
-from model_workloads import ATTENTION, MODELS, RECURRENT, WORKLOADS
+from model_workloads import ATTENTION, IMAGES, MODELS, RECURRENT, WORKLOADS
 
 
 def torch_model(size):
@@ -90,6 +90,50 @@ def torch_recurrent_step(size, compiles):
     return step
 
 
+def torch_resnet50(classes):
+    """Strides are in the first convolution of a block, as in keras.applications."""
+    from torch import nn
+
+    def unit(inputs, outputs, kernel, stride=1):
+        return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2), nn.BatchNorm2d(outputs, eps=1.001e-5)]
+
+    class Block(nn.Module):
+        def __init__(self, inputs, filters, stride):
+            super().__init__()
+            self.main = nn.Sequential(*unit(inputs, filters, 1, stride), nn.ReLU(), *unit(filters, filters, 3), nn.ReLU(),
+                                      *unit(filters, 4 * filters, 1))
+            is_same = inputs == 4 * filters and stride == 1
+            self.short = nn.Identity() if is_same else nn.Sequential(*unit(inputs, 4 * filters, 1, stride))
+
+        def forward(self, x):
+            return nn.functional.relu(self.main(x) + self.short(x))
+
+    layers = [*unit(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for index in range(count):
+            filters = 64 * 2 ** stage
+            layers.append(Block(inputs, filters, 2 if index == 0 and stage > 0 else 1))
+            inputs = 4 * filters
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def torch_images_step(size, compiles, is_channels_last):
+    import torch
+    memory = torch.channels_last if is_channels_last else torch.contiguous_format
+    model = torch_resnet50(size.classes).to(memory_format=memory)
+    forward = torch.compile(model) if compiles else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = [torch.rand(size.batch, 3, size.size, size.size).to(memory_format=memory) for _ in range(8)]
+    y = torch.randint(0, size.classes, (8, size.batch))
+
+    def step(index):
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(forward(x[index % 8]), y[index % 8]).backward()
+        optimizer.step()
+    return step
+
+
 def torch_step(arguments):
     import torch
     torch.set_num_threads(arguments.threads)
@@ -103,6 +147,8 @@ def torch_step(arguments):
         return lambda index: torch.autograd.grad(attend(q, k, v), (q, k, v), g)
     if arguments.workload in RECURRENT:
         return torch_recurrent_step(RECURRENT[arguments.workload], arguments.compile)
+    if arguments.workload in IMAGES:
+        return torch_images_step(IMAGES[arguments.workload], arguments.compile, arguments.channels_last)
     model, ids, optimizer = torch_model(MODELS[arguments.workload])
     forward = torch.compile(model) if arguments.compile else model
 
@@ -132,12 +178,16 @@ def keras_step(arguments):
         compiled = jax.jit(gradients)
         return lambda index: jax.block_until_ready(compiled(q, k, v))
     layers = keras.layers
-    if arguments.workload in RECURRENT:
-        size = RECURRENT[arguments.workload]
-        model = keras.Sequential([keras.Input(size.shape()), getattr(layers, size.layer)(size.width),
-                                  layers.Dense(size.classes)])
-        model.compile(optimizer=keras.optimizers.SGD(0.01),
-                      loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    if arguments.workload in RECURRENT | IMAGES:
+        size = WORKLOADS[arguments.workload]
+        if arguments.workload in IMAGES:
+            model = keras.applications.ResNet50(weights=None, input_shape=size.shape(), classes=size.classes)
+            model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9), loss="sparse_categorical_crossentropy")
+        else:
+            model = keras.Sequential([keras.Input(size.shape()), getattr(layers, size.layer)(size.width),
+                                      layers.Dense(size.classes)])
+            model.compile(optimizer=keras.optimizers.SGD(0.01),
+                          loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         rng = np.random.default_rng(1)
         x = rng.random((8, size.batch, *size.shape()), dtype="float32")
         y = rng.integers(0, size.classes, (8, size.batch))
@@ -173,6 +223,7 @@ def main():
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--channels-last", action="store_true", help="images of PyTorch")
     arguments = parser.parse_args()
     step = (torch_step if arguments.framework == "torch" else keras_step)(arguments)
     step(0)

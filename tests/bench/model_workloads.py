@@ -1,4 +1,6 @@
 """Sizes of the workloads of models.py."""
+import re
+import subprocess
 import typing
 
 
@@ -33,6 +35,31 @@ class Attention(typing.NamedTuple):
     def product_flops(self):
         """Of the causal half: 2 products forward and 5 backward."""
         return 7 * self.batch * self.heads * self.context ** 2 * self.head_size
+
+
+class Images(typing.NamedTuple):
+    """ResNet-50 as keras.applications has it, with SGD and momentum."""
+    batch: int
+    size: int
+    steps: int
+    goal_torch: float
+    goal_keras: float
+    classes: int = 10
+
+    def product_flops(self):
+        """Of a step: 4.09e9 multiply-adds of an image of 224 x 224, forward, and twice as many backward."""
+        return 3 * 2 * 4.09e9 * (self.size / 224) ** 2 * self.batch
+
+    def shape(self):
+        return [self.size, self.size, 3]
+
+    def yaml(self):
+        from bench import ROOT
+        config = subprocess.run([ROOT / "build/release/app/meshtrain", "init", "resnet50"], check=True,
+                                capture_output=True, text=True).stdout
+        config = re.sub(r"^(data:\n(?:[ ].*\n)+|fit:.*\n)", "", config, flags=re.M)
+        config = re.sub(r"size: 224 ", f"size: {self.size} ", config)
+        return re.sub(r"classes: 1000\b", f"classes: {self.classes}", config)
 
 
 MODELS = {
@@ -74,5 +101,6 @@ RECURRENT = {
     "lstm": Recurrent("LSTM", 64, 128, 256, 4, 2.0, 3.0),
     "gru": Recurrent("GRU", 64, 128, 256, 4, 2.0, 3.0),
 }
+IMAGES = {"resnet50": Images(32, 64, 2, 1.5, 3.0)}
 ATTENTION = {"attention": Attention(1, 12, 1024, 64, 20, 1.3)}
-WORKLOADS = MODELS | RECURRENT | ATTENTION
+WORKLOADS = MODELS | RECURRENT | IMAGES | ATTENTION

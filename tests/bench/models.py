@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Small GPTs, recurrent layers and attention beside PyTorch and Keras on JAX, interleaved, in one run (see README.md).
+"""Small GPTs, recurrent layers, a ResNet and attention beside PyTorch and Keras on JAX, interleaved, in one run (see README.md).
 
-  tests/bench/models.py [--only nano,char,gpt2,lstm,gru,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
+  tests/bench/models.py [--only nano,char,gpt2,lstm,gru,resnet50,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
 
 Each peer first gets its best setting: one or two threads, PyTorch eager and compiled. Then all sides take turns. What
 counts is the ratio of the medians. Beside each stands the part of the machine's own product rate.
@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from bench import IDLE_SECONDS, ROOT, cpu_name
-from model_workloads import ATTENTION, RECURRENT, MODELS, WORKLOADS
+from model_workloads import ATTENTION, IMAGES, MODELS, RECURRENT, WORKLOADS
 
 HERE = pathlib.Path(__file__).resolve().parent
 BENCH = ROOT / "build/release/tests/bench/bench_model"
@@ -52,8 +52,8 @@ def our_command(bench, name, folder):
     if name in ATTENTION:
         size = ATTENTION[name]
         return [bench, "attention", size.batch, size.heads, size.context, size.head_size]
-    if name in RECURRENT:
-        size = RECURRENT[name]
+    if name in RECURRENT | IMAGES:
+        size = WORKLOADS[name]
         file = pathlib.Path(folder, f"{name}.yaml")
         file.write_text(size.yaml())
         return [bench, "config", file, size.batch, size.classes, 2, *size.shape()]
@@ -71,6 +71,8 @@ def peer_settings(python, name, frameworks):
             if framework == "torch":
                 yield framework, command, threads
                 yield framework, [*command, "--compile"], threads
+                if name in IMAGES:
+                    yield framework, [*command, "--channels-last"], threads
             elif threads == 2:  # XLA takes all cores
                 yield framework, command, threads
 
@@ -120,7 +122,7 @@ def report(name, times, settings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="nano,attention,lstm,gru,char,gpt2")
+    parser.add_argument("--only", default="nano,attention,lstm,gru,resnet50,char,gpt2")
     parser.add_argument("--peers", default=str(ROOT / "build/peers/bin/python"), help="a Python with the peers")
     parser.add_argument("--frameworks", default="torch,keras")
     parser.add_argument("--bench", type=pathlib.Path, default=BENCH, help="bench_model")

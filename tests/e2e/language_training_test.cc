@@ -177,8 +177,11 @@ TEST_CASE("StepValidation and TextSamples refuse what they cannot do") {
   };
   refuses({"~data.validation", kValidation}, "`StepValidation` has no data to validate on");
   refuses({"callbacks+={StepValidation: {every: 0}}"}, "`every`");
-  refuses({"callbacks+={TextSamples: {prompts: [one], sampler: topk}}"},
-          "sampler `topk`: there is no such sampler");
+  const std::string unknown = "callbacks+={TextSamples: {prompts: [one], sampler: topk}}";
+  refuses({unknown}, "sampler `topk`: there is no such sampler");
+  const Result checked = meshtrain({"validate", "c.yaml", unknown}, letters.folder.path());
+  CHECK(checked.exit_code == 2);
+  CHECK_MESSAGE(contains(checked.err, "sampler `topk`: there is no such sampler"), checked.err);
   refuses({"callbacks+={TextSamples: {prompts: [one], sampler: greedy, samples: 2}}"},
           "`greedy` gives one text, and `samples` is 2");
   refuses({"callbacks+={TextSamples: {prompts: [one], every: 30 min}}"}, "write epoch, 2 epochs");

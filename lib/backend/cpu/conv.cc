@@ -7,6 +7,7 @@
 #include "backend/cpu/conv_dnnl.h"
 #include "backend/cpu/conv_half.h"
 #include "backend/cpu/conv_plan.h"
+#include "backend/cpu/conv_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
@@ -296,15 +297,29 @@ KernelList make_conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& j
 }
 
 void CpuLowering::make(const ConvSpec& spec) {
-  add(make_conv(spec.shape, spec.jobs, scratch_));
+  const std::vector<MatmulSpec> products = conv_products(spec);
+  if (products.empty())
+    add(make_conv(spec.shape, spec.jobs, scratch_));
+  for (const MatmulSpec& product : products)
+    make(product);
 }
 
 void CpuLowering::make(const ConvDgradSpec& spec) {
-  add(make_conv_dgrad(spec.shape, spec.jobs, scratch_));
+  const std::vector<MatmulSpec> products = conv_products(spec);
+  if (products.empty())
+    add(make_conv_dgrad(spec.shape, spec.jobs, scratch_));
+  for (const MatmulSpec& product : products)
+    make(product);
 }
 
 void CpuLowering::make(const ConvWgradSpec& spec) {
-  add(make_conv_wgrad(spec.shape, spec.jobs, scratch_));
+  WgradProducts found = wgrad_products(spec, scratch_);
+  if (found.products.empty())
+    add(make_conv_wgrad(spec.shape, spec.jobs, scratch_));
+  if (found.patches != nullptr)
+    add(std::move(found.patches));
+  for (const MatmulSpec& product : found.products)
+    make(product);
 }
 
 }  // namespace meshtrain::cpu

@@ -109,12 +109,19 @@ KernelPtr reorder_kernels(const dnnl::memory::desc& plain, const dnnl::memory::d
   return calls;
 }
 
+// oneDNN 2.6.3 multiplies pairs of filters here, and the last of an odd number with what follows
+// it: on processors with AVX512-BF16 but without AMX.
+bool has_odd_pairs(const ConvShape& shape, ConvKind kind) {
+  return kind == ConvKind::kDgrad && is_half(shape.dtype) && shape.cells == Index3{1, 1, 1} &&
+         shape.filters / shape.groups % 2 != 0;
+}
+
 }  // namespace
 
 KernelList make_dnnl_conv(const ConvShape& shape, ConvKind kind, const std::vector<ConvJob>& jobs,
                           ScratchAllocator& scratch) {
   const int64_t images = static_cast<int64_t>(jobs.size());
-  if (!has_primitives(shape.dtype) || images < kMinImages)
+  if (!has_primitives(shape.dtype) || images < kMinImages || has_odd_pairs(shape, kind))
     return {};
   const bool is_forward = kind == ConvKind::kForward;
   const int64_t from_bytes = is_forward ? shape.input_bytes() : shape.output_bytes();

@@ -8,6 +8,7 @@
 #include "record/run_dir.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/monitor.h"
+#include "train/callbacks/text_samples.h"
 
 namespace meshtrain {
 namespace {
@@ -45,6 +46,9 @@ class Checker {
     if (saves) {
       check_template(*saves, logs, by_batches);
     }
+    if (const auto samples = options_if<TextSamplesOptions>(callback)) {
+      check_texts(*samples);
+    }
     for (const Spec& arg : class_of_object(Category::kCallback, callback).args) {
       if (arg.output != CallbackOutput::kNone && callback.has(arg.name)) {
         check_place(callback.arg(arg.name));
@@ -57,6 +61,14 @@ class Checker {
     if (has_options<StepValidationOptions>(callback) && !validates_) {
       diagnostics_.error("E113", callback.loc, "`StepValidation` has no data to validate on")
           .help("data.validation, data.split or fit.validation_split");
+    }
+  }
+
+  void check_texts(const TextSamplesOptions& options) {
+    try {
+      check_text_samples(options, setup_);
+    } catch (const ConfigError& error) {
+      diagnostics_.append(error.diagnostics());
     }
   }
 

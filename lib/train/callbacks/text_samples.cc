@@ -47,6 +47,11 @@ int64_t rows_of(const TextSamplesOptions& options) {
 
 }  // namespace
 
+void check_text_samples(const TextSamplesOptions& options, const Setup& setup) {
+  sampler_of(options);
+  generation_model(setup, 2);
+}
+
 DecodeOptions text_samples_decoding(const Config& config, const DataSpec& data) {
   const ConfigObject* const callback = find_callback<TextSamplesOptions>(config);
   if (callback == nullptr)

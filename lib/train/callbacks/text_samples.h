@@ -40,6 +40,10 @@ class TextSamples : public Callback {
   int64_t num_bytes_ = 0;  // of the file
 };
 
+// Throws ConfigError as text_samples_decoding does, E113 too where there would be several equal
+// texts.
+void check_text_samples(const TextSamplesOptions& options, const Setup& setup);
+
 // What an engine needs for the texts of a config; no rows where it has no such callback. Throws
 // ConfigError E324 for a model that does not continue texts, E112 for a sampler.
 DecodeOptions text_samples_decoding(const Config& config, const DataSpec& data);

@@ -53,6 +53,22 @@ TEST_CASE("convolutions of two dimensions equal the interpreter on every split")
   check_convolutions({{8, 4, 4, 2}, {4, 4, 2, 8}, plain(2)});
 }
 
+TEST_CASE("convolutions of one cell and an odd number of filters equal the interpreter") {
+  check_convolutions({{8, 5, 6, 3}, {1, 1, 3, 1}, plain(2)});
+  check_convolutions({{8, 5, 6, 16}, {1, 1, 16, 5}, plain(2)});
+  check_convolutions({{4, 5, 6, 20}, {1, 1, 20, 13}, {{2, 2}, {1, 1}, {0, 0}, {0, 0}}});
+}
+
+TEST_CASE("convolutions that are products equal the interpreter on every split") {
+  check_convolutions({{8, 5, 6, 16}, {1, 1, 16, 40}, plain(2)});
+  check_convolutions({{4, 3, 2, 3, 32}, {1, 1, 1, 32, 16}, plain(3)});
+  check_convolutions({{8, 9, 24}, {1, 24, 16}, plain(1)});
+  // Images of a few pixels: products of patches.
+  check_convolutions({{8, 7, 6, 16}, {3, 2, 16, 24}, {{2, 3}, {1, 2}, {1, 0}, {1, 1}}});
+  check_convolutions({{5, 4, 4, 24}, {3, 3, 24, 16}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}});
+  check_convolutions({{8, 11, 16}, {4, 16, 16}, {{1}, {2}, {2}, {3}}});
+}
+
 TEST_CASE("convolutions of three dimensions equal the interpreter on every split") {
   check_convolutions(
       {{8, 3, 4, 5, 2}, {2, 3, 2, 2, 8}, {{1, 2, 1}, {1, 1, 2}, {1, 0, 1}, {0, 1, 1}}});
