@@ -365,6 +365,13 @@ def normalization():
         case("BatchNormalization", [3, 2, 4], {"axis": 1, "center": False}, call=training),
         case("BatchNormalization", [3, 2, 4], {"axis": 1}, call=inference),
         case("BatchNormalization", [2, 3, 2, 2, 3], {"momentum": 0.9}, call=training),
+        case("BatchNormalization", [6, 3], {"renorm": True}, call=training),
+        case("BatchNormalization", [3, 2, 4], {
+            "axis": 1, "renorm": True, "renorm_momentum": 0.8, "momentum": 0.7, "center": False,
+            "renorm_clipping": {"rmin": 0.5, "rmax": 2.0, "dmax": 0.75}}, call=training),
+        case("BatchNormalization", [2, 3, 4, 3], {
+            "scale": False, "renorm": True, "renorm_clipping": {"rmax": 1.5}}, call=training),
+        case("BatchNormalization", [6, 3], {"renorm": True}, call=inference),
         case("LayerNormalization", [3, 5]),
         case("LayerNormalization", [2, 3, 4], {"axis": [1, 2], "scale": False}),
         case("LayerNormalization", [2, 3, 4], {"axis": 1, "epsilon": 0.1, "center": False}),

@@ -35,12 +35,30 @@ class GraphReader {
                                                        : layer + "." + made.output,
                                 call);
     }
+    forget_unread_scores();
     json_.throw_if_refused();
   }
 
  private:
   using Outputs = std::vector<std::pair<std::string, int>>;
   using Done = std::map<NodeKey, std::vector<int>>;  // the calls that a node came to
+
+  // Scores that nothing reads are not asked for, so that attention is one op.
+  void forget_unread_scores() {
+    std::set<int> read;
+    for (const KerasCall& call : out_.calls) {
+      read.insert(call.inputs.begin(), call.inputs.end());
+    }
+    for (const auto& [name, call] : out_.outputs) {
+      read.insert(call);
+    }
+    for (size_t i = 0; i < out_.calls.size(); ++i) {
+      const int source = out_.calls[i].result_of;
+      if (source >= 0 && !read.contains(static_cast<int>(i))) {
+        std::erase(out_.calls[static_cast<size_t>(source)].keywords.flags, kReturnsScores);
+      }
+    }
+  }
 
   const Json& model_config(const Json& object, const std::string& owner) const {
     const std::string class_name = json_.need_text(object, "class_name", owner);
@@ -129,8 +147,8 @@ class GraphReader {
   }
 
   // The calls that one use of a layer, operation or nested model results in.
-  std::vector<int> call(const Json& layer, const std::string& group,
-                        const std::vector<int>& inputs) {
+  std::vector<int> call(const Json& layer, const std::string& group, const std::vector<int>& inputs,
+                        const CallKeywords& keywords = {}) {
     if (is_keras_model(json_.need_text(layer, "class_name", "a layer"))) {
       std::vector<int> out;
       if (++depth_ > 32) {
@@ -144,7 +162,9 @@ class GraphReader {
     }
     const int index = layer_of(layer, group);
     std::vector<int> out = {add_call(index, inputs)};
-    for (const std::string& output : further_outputs_of(out_.layers[static_cast<size_t>(index)])) {
+    out_.calls.back().keywords = keywords;
+    for (const std::string& output :
+         further_outputs_of(out_.layers[static_cast<size_t>(index)], keywords)) {
       out.push_back(add_call(index, {}));
       out_.calls.back().result_of = out[0];
       out_.calls.back().output = output;
@@ -153,8 +173,15 @@ class GraphReader {
   }
 
   // As further_outputs() of the layer that is going to be.
-  static std::vector<std::string> further_outputs_of(const KerasLayer& layer) {
-    return further_outputs(partial_object(layer.class_name, layer.config, 0));
+  static std::vector<std::string> further_outputs_of(const KerasLayer& layer,
+                                                     const CallKeywords& keywords) {
+    ConfigObject entry;
+    ConfigValue::Dict flags;
+    for (const std::string& flag : keywords.flags) {
+      flags.emplace_back(flag, ConfigValue{true});
+    }
+    entry.args["call"].data = std::move(flags);
+    return further_outputs(partial_object(layer.class_name, layer.config, 0), entry);
   }
 
   // Of a layer, or of one within it, what further_outputs() looks at.
@@ -316,11 +343,7 @@ class GraphReader {
       inputs.push_back(output_of(need, done));
     }
     if (!is_operation(*node.layer)) {
-      std::vector<int> out = call(*node.layer, groups[node.position], inputs);
-      if (!node.keywords.roles.empty() || !node.keywords.flags.empty()) {
-        out_.calls[static_cast<size_t>(out[0])].keywords = node.keywords;
-      }
-      return out;
+      return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
     std::string problem;
     const std::optional<Json> as_layer =

@@ -44,8 +44,9 @@ bool has_heads(const std::string& class_name) {
          class_name == "GroupQueryAttention";
 }
 bool is_flag(const std::string& key, const std::string& class_name) {
-  return (key == "use_causal_mask" && (has_heads(class_name) || class_name == "Attention" ||
-                                       class_name == "AdditiveAttention")) ||
+  const bool is_attention =
+      has_heads(class_name) || class_name == "Attention" || class_name == "AdditiveAttention";
+  return (is_attention && (key == "use_causal_mask" || key == kReturnsScores)) ||
          (key == "reverse" && class_name == "ReversibleEmbedding");
 }
 
