@@ -295,7 +295,7 @@ class ModelBinder {
                              class_name, takes_two ? "exactly" : "at least", count))
           .help("write `inputs: [first, second]` with the names of earlier layers");
     } else if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
-               count > 1) {
+               count > (is_any({"GlobalAveragePooling1D", "CategoryEncoding"}) ? 2 : 1)) {
       diagnostics_.error("E121", layer.object.loc,
                          fmt::format("layer `{}` ({}) takes one input, not {}", layer.name.value,
                                      class_name, count));

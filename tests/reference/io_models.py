@@ -276,6 +276,20 @@ def weighed():
     return model
 
 
+def counted():
+    """Second inputs that have names of their own, and a list of layers over images."""
+    ids, amounts = keras.Input((4,), dtype="int32"), keras.Input((4,))
+    x, keep, other = keras.Input((4, 3)), keras.Input((4,), dtype="bool"), keras.Input((4,), dtype="bool")
+    images = keras.Input((6, 5, 3))
+    counts = L.CategoryEncoding(11, output_mode="count")(ids, count_weights=amounts)
+    means = L.GlobalAveragePooling1D()(x, keep)
+    others = L.GlobalAveragePooling1D()(x, mask=other)
+    changed = L.Pipeline([L.RandomPerspective(scale=0.3), L.Rescaling(0.5, offset=1.0)])(images)
+    model = keras.Model([ids, amounts, x, keep, other, images], [L.Concatenate()([counts, means, others]), changed])
+    model.compile("adam", "mse")
+    return model
+
+
 def filmed():
     """Images in time: states that begin another layer, both directions, channels first."""
     x = keras.Input((4, 5, 6, 2))
@@ -305,7 +319,7 @@ def spectral():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted]
 
 
 def fill(model, seed):

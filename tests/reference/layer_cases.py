@@ -425,6 +425,9 @@ def colours(training):
         case("RandomErasing", IMAGE, {
             "factor": [1.0, 1.0], "scale": [1.0, 1.0], "fill_value": 0.25, **unit}, call=training),
         case("RandomShear", IMAGE, {"x_factor": [0.0, 0.0], "y_factor": [0.0, 0.0]}, call=training),
+        case("RandomPerspective", IMAGE, {"scale": 0.0, "factor": [1.0, 1.0]}, call=training, computed_in="float32"),
+        case("RandomPerspective", IMAGE, {"factor": 0.0}, call=training),
+        case("RandomPerspective", IMAGE, {}, call={"training": False}),
     ]
 
 

@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
 
+// The class that takes a mask of steps as an input.
+constexpr const char* kTakesMask = "GlobalAveragePooling1D";
+
 class GraphReader {
  public:
   GraphReader(std::string file, KerasModel& out) : json_(std::move(file)), out_(out) {}
@@ -160,6 +163,9 @@ class GraphReader {
       --depth_;
       return out;
     }
+    if (layer.at("class_name") == "Pipeline" && layer.contains("config")) {
+      return run_pipeline(layer.at("config"), inputs);
+    }
     const int index = layer_of(layer, group);
     std::vector<int> out = {add_call(index, inputs)};
     out_.calls.back().keywords = keywords;
@@ -169,6 +175,20 @@ class GraphReader {
       out_.calls.back().result_of = out[0];
       out_.calls.back().output = output;
     }
+    return out;
+  }
+
+  // A list of layers without weights, each of which follows the one before.
+  std::vector<int> run_pipeline(const Json& config, const std::vector<int>& inputs) {
+    std::vector<int> out = inputs;
+    const Json& layers = json_.need(config, "layers", "a Pipeline");
+    if (++depth_ > 32) {
+      json_.malformed("Pipelines are nested deeper than 32");
+    }
+    for (const Json& layer : layers) {
+      out = call(layer, "", out);
+    }
+    --depth_;
     return out;
   }
 
@@ -343,6 +363,10 @@ class GraphReader {
       inputs.push_back(output_of(need, done));
     }
     if (!is_operation(*node.layer)) {
+      if (node.layer->value("class_name", Json()) == kTakesMask && inputs.size() == 1 &&
+          node.mask.size() == 1 && done.contains(node.mask[0].node)) {
+        inputs.push_back(output_of(node.mask[0], done));  // not that of a layer before it
+      }
       return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
     std::string problem;
@@ -370,7 +394,8 @@ class GraphReader {
     const KerasLayer& layer = out_.layers[static_cast<size_t>(call.layer)];
     const int passed = call.inputs.empty() ? kNone : mask_source(call.inputs[0]);
     const int given = node.mask.empty() ? kNone : source_of(nodes, node.mask[0].node, done);
-    if (!node.mask.empty() && (given == kNone || given != passed)) {
+    const bool is_input = layer.class_name == kTakesMask && call.inputs.size() == 2;
+    if (!node.mask.empty() && !is_input && (given == kNone || given != passed)) {
       json_.refuse(layer.name, layer.class_name, "is called with `mask`");
     }
     mask_sources_[calls[0]] = source_behind(layer, call, passed);
