@@ -117,6 +117,17 @@ std::vector<ClassSpec> augmentation_layer_classes() {
                    value_range(), seed_arg(), data_format_arg()}),
       layer_class("AutoContrast", "each channel over the whole range, also at inference",
                   {value_range(), data_format_arg()}),
+      layer_class("Equalization",
+                  "each channel's values spread evenly, by one histogram of a batch",
+                  {value_range(), integer("bins", "256", "of the histogram").least(2).most(65536),
+                   data_format_arg()}),
+      layer_class("RandAugment", "some of eleven changes, drawn for each batch",
+                  {value_range(),
+                   integer("num_ops", "2", "how many changes follow each other").least(0).most(64),
+                   share("factor", "0.5", "strength of the changes; f = [0, f]"),
+                   choice("interpolation", {"bilinear", "nearest"}, "bilinear",
+                          "how values between pixels are made"),
+                   seed_arg(), data_format_arg()}),
   };
 }
 

@@ -418,6 +418,11 @@ def colours(training):
         case("Solarization", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
         case("AutoContrast", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
         case("AutoContrast", IMAGE, {}, call={"training": False}),
+        case("Equalization", IMAGE, {"value_range": [-2.0, 2.0]}, call=training, computed_in="float32"),
+        case("Equalization", IMAGE, {"value_range": [-4.0, 4.0], "bins": 7}, call=training, computed_in="float32"),
+        case("Equalization", IMAGE, {}, call={"training": False}),
+        case("RandAugment", IMAGE, {"num_ops": 0, "value_range": [-2.0, 2.0]}, call=training),
+        case("RandAugment", IMAGE, {}, call={"training": False}),
         case("RandomGaussianBlur", IMAGE, {"factor": [1.0, 1.0], "sigma": [0.7, 0.7], "value_range": [-2.0, 2.0]},
              call=training),
         case("RandomGaussianBlur", IMAGE, {

@@ -57,6 +57,8 @@ const Entries kImageLayers = {
     "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
     "RandomShear: {x_factor: 0.3, y_factor: 0.2}",
     "RandomPerspective: {scale: 0.4, factor: 0.8}",
+    "Equalization: {value_range: [-2, 2], bins: 16}",
+    "RandAugment: {value_range: [-2, 2]}",
     "RandomInvert: {value_range: [-2, 2]}",
     "RandomPosterization: {factor: 6, value_range: [-2, 2]}",
     "Resizing: {height: 4, width: 6}|Conv2D: {filters: 4, kernel_size: 1}|ViTPatchingAndEmbedding: "

@@ -234,6 +234,24 @@ TEST_CASE("RandomPerspective takes places from where a homography says") {
   CHECK(seen > 40);
 }
 
+TEST_CASE("RandAugment draws its changes in each step") {
+  HostTensor x(DType::kFloat32, {2, 5, 5, 3});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, 100 + 50 * splitmix_signed(1, static_cast<uint64_t>(i)));
+  }
+  std::set<std::vector<double>> results;
+  for (int64_t step = 0; step < 80; ++step) {
+    const HostTensor y = run_layer("RandAugment", x, step, {{"num_ops", 1}});
+    results.insert(numbers(y));
+    CHECK((step % 8 != 0 || equal(y, run_layer("RandAugment", x, step, {{"num_ops", 1}}))));
+  }
+  CHECK(results.size() > 40);
+  for (const char* same_each_time : {"AutoContrast", "Equalization"}) {
+    CHECK(results.contains(numbers(run_layer(same_each_time, x, 0))));
+  }
+  CHECK(equal(x, run_layer("RandAugment", x, -1)));
+}
+
 TEST_CASE("Hues, saturations and greys are drawn for each image") {
   HostTensor x(DType::kFloat32, {8, 2, 2, 3});
   for (int64_t i = 0; i < x.size(); ++i) {
