@@ -82,7 +82,8 @@ struct WarpShape {
   bool nearest = false;  // else bilinear
   WarpFill fill = WarpFill::kConstant;
   double fill_value = 0;
-  MESHTRAIN_FIELDS(images, height, width, channels, dtype, nearest, fill, fill_value);
+  int64_t terms = 6;  // of a transform: 6 affine, 8 projective
+  MESHTRAIN_FIELDS(images, height, width, channels, dtype, nearest, fill, fill_value, terms);
 };
 
 // A shard of an attention (ir/ops/attention.cc): all arrays are contiguous.

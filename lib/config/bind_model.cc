@@ -242,20 +242,23 @@ class ModelBinder {
     if (found == places_.end()) {
       return found;
     }
-    const LayerConfig* source = &out_.layers[found->second];
-    if (source->object.class_name == "Call") {
-      const auto shared = places_.find(source->shared_layer.value);
-      source = shared == places_.end() ? source : &out_.layers[shared->second];
-    }
-    const std::vector<std::string> known = further_outputs(source->object);
+    const std::vector<std::string> known = outputs_beside(out_.layers[found->second]);
     return std::find(known.begin(), known.end(), output) == known.end() ? places_.end() : found;
+  }
+
+  // The further outputs of an entry: a layer, or a Call of one.
+  std::vector<std::string> outputs_beside(const LayerConfig& entry) const {
+    const auto shared =
+        entry.object.class_name == "Call" ? places_.find(entry.shared_layer.value) : places_.end();
+    const LayerConfig& layer = shared == places_.end() ? entry : out_.layers[shared->second];
+    return further_outputs(layer.object, entry.object);
   }
 
   void unknown(const SourceLoc& loc, std::string message, const std::string& name, size_t end) {
     std::vector<std::string> names;
     for (size_t i = 0; i < end; ++i) {
       names.push_back(out_.layers[i].name.value);
-      for (const std::string& output : further_outputs(out_.layers[i].object)) {
+      for (const std::string& output : outputs_beside(out_.layers[i])) {
         names.push_back(out_.layers[i].name.value + "." + output);
       }
     }
@@ -264,10 +267,11 @@ class ModelBinder {
     const auto [layer, output] = split_output(name);
     const auto source = output.empty() ? places_.end() : places_.find(layer);
     if (source != places_.end() && source->second < end) {
-      const bool has_any = !further_outputs(out_.layers[source->second].object).empty();
+      const bool has_any = !outputs_beside(out_.layers[source->second]).empty();
       d.help(has_any ? fmt::format("`{}` has no output of that name", layer)
                      : fmt::format("`{}` has one output; a recurrent layer has states, too, with "
-                                   "`return_state: true`",
+                                   "`return_state: true`, attention its scores with `call: "
+                                   "{{return_attention_scores: true}}`",
                                    layer));
     }
     d.notes.push_back(fmt::format("layers: {}", join(nearest_names(name, names, 8), ", ")));
@@ -291,7 +295,7 @@ class ModelBinder {
                              class_name, takes_two ? "exactly" : "at least", count))
           .help("write `inputs: [first, second]` with the names of earlier layers");
     } else if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
-               count > 1) {
+               count > (is_any({"GlobalAveragePooling1D", "CategoryEncoding"}) ? 2 : 1)) {
       diagnostics_.error("E121", layer.object.loc,
                          fmt::format("layer `{}` ({}) takes one input, not {}", layer.name.value,
                                      class_name, count));

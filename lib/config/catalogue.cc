@@ -69,7 +69,7 @@ const CategoryEntry& entry_of(Category category) {
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
-    "RandomPerspective RandomElasticTransform MixUp CutMix AugMix RandAugment Equalization "
+    "RandomElasticTransform MixUp CutMix AugMix "
     "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
     "StringLookup IntegerLookup "
     "Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "

@@ -8,6 +8,10 @@ namespace {
 Spec causal_flag() {
   return boolean("use_causal_mask", "null", "whether a step sees only itself and those before");
 }
+Spec scores_flag() {
+  return boolean("return_attention_scores", "null",
+                 "a further output: the weights of the values, `<name>.attention_scores`");
+}
 Spec reverse_flag() {
   return boolean("reverse", "null", "from hidden states to logits");
 }
@@ -22,6 +26,10 @@ Spec call_arg(const Section& fields) {
 
 const Section& causal_call() {
   static const Section fields{"call", {causal_flag()}};
+  return fields;
+}
+const Section& attention_call() {
+  static const Section fields{"call", {causal_flag(), scores_flag()}};
   return fields;
 }
 const Section& position_call() {
@@ -41,7 +49,7 @@ void add_projected_args(Args& args) {
   args.push_back(seed_arg());
   args.push_back(object("rotary", ValueKind::kObject, Category::kLayer, "null",
                         "a RotaryEmbedding of query and key heads"));
-  args.push_back(call_arg(causal_call()));
+  args.push_back(call_arg(attention_call()));
 }
 
 Spec dropout_arg() {
@@ -205,7 +213,8 @@ ClassSpec masked_head() {
 }  // namespace
 
 Spec shared_call_arg() {
-  static const Section fields{"call", {causal_flag(), reverse_flag(), start_index()}};
+  static const Section fields{"call",
+                              {causal_flag(), scores_flag(), reverse_flag(), start_index()}};
   return call_arg(fields);
 }
 
@@ -216,10 +225,10 @@ std::vector<ClassSpec> attention_layer_classes() {
       with_roles(layer_class("Attention", "products of queries and keys weigh the values",
                              {boolean("use_scale", "false", "a factor of the scores that trains"),
                               choice("score_mode", {"dot", "concat"}, "dot", "how scores are made"),
-                              dropout_arg(), seed_arg(), call_arg(causal_call())})),
+                              dropout_arg(), seed_arg(), call_arg(attention_call())})),
       with_roles(layer_class("AdditiveAttention", "sums of queries and keys weigh the values",
                              {boolean("use_scale", "true", "factors of the features that train"),
-                              dropout_arg(), call_arg(causal_call())})),
+                              dropout_arg(), call_arg(attention_call())})),
       reversible_embedding(),
       with_roles(layer_class(
           "PositionEmbedding", "rows of a table, one for each step",

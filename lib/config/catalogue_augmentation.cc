@@ -55,6 +55,15 @@ std::vector<ClassSpec> augmentation_layer_classes() {
       layer_class("RandomShear", "slants images",
                   warp_args({share("x_factor", "0.0", "along the width; f = [-f, f]"),
                              share("y_factor", "0.0", "along the height; f = [-f, f]")})),
+      layer_class("RandomPerspective", "images seen from the side, by moved corners",
+                  {share("factor", "1.0", "probability; f = [0, f]"),
+                   number("scale", "1.0", "corners move by up to half of it, in parts of the sides")
+                       .least(0)
+                       .most(1),
+                   choice("interpolation", {"bilinear", "nearest"}, "bilinear",
+                          "how values between pixels are made"),
+                   number("fill_value", "0.0", "of what lies outside of the image"), seed_arg(),
+                   data_format_arg()}),
       layer_class("RandomContrast", "more or less contrast",
                   {factor("factor", "[lo, hi]: factors from 1 - lo to 1 + hi; f = [0, f]"),
                    value_range(), seed_arg(), data_format_arg()}),
@@ -108,6 +117,17 @@ std::vector<ClassSpec> augmentation_layer_classes() {
                    value_range(), seed_arg(), data_format_arg()}),
       layer_class("AutoContrast", "each channel over the whole range, also at inference",
                   {value_range(), data_format_arg()}),
+      layer_class("Equalization",
+                  "each channel's values spread evenly, by one histogram of a batch",
+                  {value_range(), integer("bins", "256", "of the histogram").least(2).most(65536),
+                   data_format_arg()}),
+      layer_class("RandAugment", "some of eleven changes, drawn for each batch",
+                  {value_range(),
+                   integer("num_ops", "2", "how many changes follow each other").least(0).most(64),
+                   share("factor", "0.5", "strength of the changes; f = [0, f]"),
+                   choice("interpolation", {"bilinear", "nearest"}, "bilinear",
+                          "how values between pixels are made"),
+                   seed_arg(), data_format_arg()}),
   };
 }
 

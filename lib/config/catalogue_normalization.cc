@@ -18,6 +18,14 @@ Args gamma_beta_args(Args first, double epsilon) {
   return first;
 }
 
+const Section& renorm_limits() {
+  static const Section fields{
+      "renorm_clipping",
+      {number("rmin", "null", "least factor"), number("rmax", "null", "largest factor"),
+       number("dmax", "null", "largest shift, either way").least(0)}};
+  return fields;
+}
+
 ClassSpec batch_normalization() {
   Args args = gamma_beta_args(
       {integer("axis", "-1", "axis of the channels"),
@@ -27,9 +35,12 @@ ClassSpec batch_normalization() {
       1e-3);
   args.push_back(initializer_arg("moving_mean_initializer", "zeros"));
   args.push_back(initializer_arg("moving_variance_initializer", "ones"));
-  args.push_back(boolean("renorm", "false", "batch renormalization"));
-  args.push_back(unsupported("renorm_clipping", "limits of batch renormalization"));
-  args.push_back(number("renorm_momentum", "0.99", "of batch renormalization").least(0).most(1));
+  args.push_back(boolean("renorm", "false", "whether training corrects by moving averages"));
+  args.push_back(
+      section("renorm_clipping", renorm_limits(), "limits of the correction of renormalization"));
+  args.push_back(number("renorm_momentum", "0.99", "part that the averages of renormalization keep")
+                     .least(0)
+                     .most(1));
   args.push_back(boolean("synchronized", "false",
                          "statistics of the global batch, which they always are here"));
   return layer_class("BatchNormalization", "statistics of each channel over the global batch",

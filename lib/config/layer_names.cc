@@ -47,9 +47,25 @@ bool returns_state(const ConfigObject& layer) {
   return given != layer.args.end() && given->second.is_bool() && given->second.boolean();
 }
 
+bool returns_scores(const ConfigObject& entry) {
+  const auto call = entry.args.find("call");
+  if (call == entry.args.end() || !call->second.is_dict()) {
+    return false;
+  }
+  for (const auto& [name, value] : call->second.dict()) {
+    if (name == "return_attention_scores") {
+      return value.is_bool() && value.boolean();
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-std::vector<std::string> further_outputs(const ConfigObject& layer) {
+std::vector<std::string> further_outputs(const ConfigObject& layer, const ConfigObject& entry) {
+  if (returns_scores(entry)) {
+    return {"attention_scores"};
+  }
   if (layer.class_name != "Bidirectional") {
     return returns_state(layer) ? state_names(layer, "state") : std::vector<std::string>();
   }

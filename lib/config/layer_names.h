@@ -28,8 +28,10 @@ std::vector<std::string> entry_names(const YamlNode& list, Category category);
 
 // What a layer gives beside its output, by the names that follow the layer's: "state_h" of
 // `encoder.state_h`. States of a recurrent layer with `return_state`, in Keras' order; of a
-// Bidirectional without a `merge_mode` its second direction first.
-std::vector<std::string> further_outputs(const ConfigObject& layer);
+// Bidirectional without a `merge_mode` its second direction first; of attention whose argument
+// `call` has `return_attention_scores`, "attention_scores". `entry`: the layer itself, or the Call
+// that uses it again.
+std::vector<std::string> further_outputs(const ConfigObject& layer, const ConfigObject& entry);
 
 // "encoder.state_h" -> "encoder" and "state_h"; the whole name and "" where there is no dot.
 std::pair<std::string, std::string> split_output(const std::string& name);

@@ -49,6 +49,9 @@ constexpr OtherName kOtherNames[] = {
      "layers stand in `model.layers`; a part with a name is one of `blocks`"},
     {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
+    {Category::kLayer, "pipeline", "write its layers one after the other"},
+    {Category::kLayer, "mixup cutmix",
+     "it mixes targets, too, which a layer does not have; `RandomErasing` changes images alone"},
     {Category::kLayer, "textvectorization stringlookup integerlookup hashing hashedcrossing",
      "texts are no tensors here; `preprocessing` of the source `csv` takes it: "
      "`preprocessing: [{TextVectorization: {column: review}}]`"},

@@ -7,6 +7,7 @@ namespace {
 void add_warp(StepContext& context, bool transposed) {
   const Buffer& out = context.output(0);
   WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
+  shape.terms = context.input(1).shape[1];
   shape.nearest = context.attr_string("interpolation") == "nearest";
   shape.fill = warp_fill(context.attr_string("fill"));
   shape.fill_value = context.attr_double("fill_value");

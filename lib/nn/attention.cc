@@ -53,9 +53,14 @@ class ProjectedAttention : public ConfiguredLayer {
     value_ = add_projection("value", {value.back()}, {groups_, value_size_});
     Shape features = output_features(query.back());
     output_ = add_projection("attention_output", {heads_, value_size_}, features);
+    scores_shape_ = scores_shape(query, key, query.size());
     Shape out(query.begin(), query.end() - 1);
     out.insert(out.end(), features.begin(), features.end());
     return out;
+  }
+
+  std::vector<Shape> further_shapes() const override {
+    return returns_scores() ? std::vector<Shape>{scores_shape_} : std::vector<Shape>();
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
@@ -68,7 +73,7 @@ class ProjectedAttention : public ConfiguredLayer {
                              ? kNone
                              : b.unary("sigmoid", project(context, gate_, inputs[at.query], 1));
     ValueId v = project(context, value_, inputs[at.value], 1);
-    const Shape projected = b.shape(q);
+    const Shape projected = b.shape(q), projected_key = b.shape(k);
     q = in_rows(b, q, rank);
     k = in_rows(b, k, rank);
     v = in_rows(b, v, rank);
@@ -78,7 +83,15 @@ class ProjectedAttention : public ConfiguredLayer {
       q = rotate(b, rotary, q, positions);
       k = rotate(b, rotary, k, positions);
     }
-    ValueId o = attend(context, at, inputs, q, k, v);
+    const AttentionCall attention = attention_call(context, at, inputs, q, k);
+    ValueId o = kNone;
+    if (returns_scores()) {
+      const ValueId weights = attention_weights(b, q, k, attention);
+      context.also(b.reshape(weights, scores_shape(projected, projected_key, rank)));
+      o = weigh_values(b, weights, v, attention);
+    } else {
+      o = attend(b, q, k, v, attention);
+    }
     Shape features = projected;
     features.back() = value_size_;
     o = from_rows(b, o, features, rank);
@@ -96,15 +109,26 @@ class ProjectedAttention : public ConfiguredLayer {
   int64_t heads_ = 1, groups_ = 1, head_size_ = 1, value_size_ = 1;
 
  private:
-  // Keras refuses the pair.
+  bool returns_scores() const { return use.call_flag("return_attention_scores"); }
+
+  // Keras refuses both pairs.
   bool check_flash(Diagnostics& diagnostics) const {
-    if (!boolean_or(config_, "flash_attention", false) || config_.number("dropout") == 0) {
+    if (!boolean_or(config_, "flash_attention", false)) {
       return true;
     }
-    argument_error(diagnostics, "flash_attention",
-                   "is true, which Keras allows without dropout only")
-        .help("leave `flash_attention` out: the fused kernel computes dropout, too");
-    return false;
+    if (returns_scores()) {
+      argument_error(diagnostics, "flash_attention",
+                     "is true, with which Keras returns no attention scores")
+          .help("leave `flash_attention` or `return_attention_scores` out");
+      return false;
+    }
+    if (config_.number("dropout") > 0) {
+      argument_error(diagnostics, "flash_attention",
+                     "is true, which Keras allows without dropout only")
+          .help("leave `flash_attention` out: the fused kernel computes dropout, too");
+      return false;
+    }
+    return true;
   }
 
   std::optional<AttentionInputs> find_inputs(std::span<const Shape> inputs,
@@ -321,15 +345,20 @@ class ProjectedAttention : public ConfiguredLayer {
                               : context.builder.broadcast_to(positions, {queries[0], queries[1]});
   }
 
-  ValueId attend(CallContext& context, const AttentionInputs& at, std::span<const ValueId> inputs,
-                 ValueId q, ValueId k, ValueId v) const {
+  ValueId attend(Builder& b, ValueId q, ValueId k, ValueId v,
+                 const AttentionCall& attention) const {
+    if (attention.rate < 1) {
+      return add_attention(b, q, k, v, attention);
+    }
+    Shape shape = b.shape(q);
+    shape.back() = value_size_;
+    return b.constant(0, b.dtype(q), shape);
+  }
+
+  AttentionCall attention_call(CallContext& context, const AttentionInputs& at,
+                               std::span<const ValueId> inputs, ValueId q, ValueId k) const {
     Builder& b = context.builder;
     const double rate = context.training ? config_.number("dropout") : 0;
-    if (rate >= 1) {
-      Shape shape = b.shape(q);
-      shape.back() = value_size_;
-      return b.constant(0, b.dtype(q), shape);
-    }
     AttentionCall attention;
     attention.scale = 1 / std::sqrt(static_cast<double>(head_size_));
     attention.causal = use.call_flag("use_causal_mask");
@@ -368,10 +397,29 @@ class ProjectedAttention : public ConfiguredLayer {
       mask = b.expand_dims(mask, 1);
     }
     attention.set(Operand::kMask, mask);
-    return add_attention(b, q, k, v, attention);
+    return attention;
+  }
+
+  // The dimensions that attention is not over, heads, those of queries, those of keys. The shapes
+  // are those of inputs of `rank`, or of their projections.
+  Shape scores_shape(const Shape& query, const Shape& key, size_t rank) const {
+    const std::vector<int64_t> order = order_of_rows(rank);
+    const auto steps = order.begin() + static_cast<ptrdiff_t>(rank - 1 - axes_.size());
+    Shape out;
+    for (auto d = order.begin(); d != steps; ++d) {
+      out.push_back(query[static_cast<size_t>(*d)]);
+    }
+    out.push_back(heads_);
+    for (const Shape* shape : {&query, &key}) {
+      for (const int64_t d : axes_) {
+        out.push_back((*shape)[static_cast<size_t>(d)]);
+      }
+    }
+    return out;
   }
 
   std::vector<int64_t> axes_;
+  Shape scores_shape_;  // of the call that was built last
   Projection query_, key_, gate_, value_, output_;
 };
 

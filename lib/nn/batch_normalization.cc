@@ -1,5 +1,9 @@
 // BatchNormalization: statistics of each channel over the global batch, whatever the mesh. Source:
 // Keras 3 layers/normalization/batch_normalization.py; Ioffe, Szegedy, "Batch Normalization", 2015.
+#include <cmath>
+
+#include "nn/arguments.h"
+#include "nn/compile.h"
 #include "nn/layers.h"
 #include "nn/masks.h"
 
@@ -48,8 +52,16 @@ Statistics masked_statistics(Builder& b, ValueId x, ValueId mask) {
   return {mean, b.div(b.reduce_sum(square, axes), count)};
 }
 
+// Renormalization: ((x - mean) / sqrt(variance + epsilon)) r + d. No derivative goes through
+// either.
+struct Correction {
+  ValueId r = kNone, d = kNone;
+};
+
 // gamma (x - mean) / sqrt(variance + epsilon) + beta. Training: the batch's statistics, and the
 // moving averages follow them; inference, or a layer that does not train: the moving averages.
+// With `renorm` training corrects by averages of its own, and the average of the deviation gives
+// that of the variance.
 class BatchNormalization : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;
@@ -60,14 +72,22 @@ class BatchNormalization : public AxesLayer {
     if (is_failed(output)) {
       return output;
     }
-    if (config_.boolean("renorm")) {
-      argument_error(diagnostics, "renorm", "is not supported").help("remove it");
+    if (!check_limits(diagnostics)) {
+      return failed_shape();
     }
     const Shape channels = sizes(output);
     gamma_ = config_.boolean("scale") ? add_weight("gamma", channels) : kNone;
     beta_ = config_.boolean("center") ? add_weight("beta", channels) : kNone;
     moving_mean_ = add_weight("moving_mean", channels, /*trainable=*/false);
     moving_variance_ = add_weight("moving_variance", channels, /*trainable=*/false);
+    if (config_.boolean("renorm")) {
+      moving_stddev_ =
+          add_weight("moving_stddev", channels, variable_dtype, initial_stddev(), false);
+      renorm_mean_ = add_weight("renorm_mean", channels, variable_dtype,
+                                make_initializer(config_.arg("moving_mean_initializer")), false);
+      renorm_stddev_ =
+          add_weight("renorm_stddev", channels, variable_dtype, initial_stddev(), false);
+    }
     return output;
   }
 
@@ -83,41 +103,120 @@ class BatchNormalization : public AxesLayer {
   }
 
  private:
+  // A limit of the argument renorm_clipping.
+  std::optional<double> limit(std::string_view name) const {
+    const ConfigValue& given = value_or_null(config_, "renorm_clipping");
+    if (given.is_null() || given.field(name).is_null()) {
+      return std::nullopt;
+    }
+    return given.field(name).number();
+  }
+
+  bool check_limits(Diagnostics& diagnostics) const {
+    const std::optional<double> low = limit("rmin"), high = limit("rmax");
+    if (low && high && *high < *low) {
+      argument_error(diagnostics, "renorm_clipping",
+                     fmt::format("has rmax {}, which is below rmin {}", *high, *low))
+          .help("write an rmax that is at least rmin");
+      return false;
+    }
+    return true;
+  }
+
+  // Roots of what moving_variance begins with.
+  Initializer initial_stddev() const {
+    const Initializer variance = make_initializer(config_.arg("moving_variance_initializer"));
+    return [variance](const Shape& shape, DType dtype, uint64_t seed, std::string_view path) {
+      HostTensor out = variance(shape, dtype, seed, path);
+      for (int64_t i = 0; i < out.size(); ++i) {
+        out.set(i, std::sqrt(out.at(i)));
+      }
+      return out;
+    };
+  }
+
   ValueId normalized(CallContext& context, ValueId x, ValueId mask) const {
     Builder& b = context.builder;
-    const auto in_double = [&](int weight) {
-      return b.cast(context.weight(weight), DType::kFloat64);
-    };
     Statistics used{kNone, kNone};
-    if (context.training && trainable) {
-      used = mask == kNone ? batch_statistics(b, x) : masked_statistics(b, x, mask);
-      follow(context, moving_mean_, used.mean);
-      follow(context, moving_variance_, used.variance);
+    Correction correction;
+    if (!context.training || !trainable) {
+      used = {in_double(context, moving_mean_), in_double(context, moving_variance_)};
     } else {
-      used = {in_double(moving_mean_), in_double(moving_variance_)};
+      used = mask == kNone ? batch_statistics(b, x) : masked_statistics(b, x, mask);
+      if (config_.boolean("renorm")) {
+        correction = renormalize(context, used);
+      } else {
+        follow(context, moving_mean_, used.mean, "momentum");
+        follow(context, moving_variance_, used.variance, "momentum");
+      }
     }
-    // x * factor + shift, both small and in float64 up to here.
+    return affine(context, x, used, correction);
+  }
+
+  // x * factor + shift, both small and in float64 up to here.
+  ValueId affine(CallContext& context, ValueId x, const Statistics& used,
+                 const Correction& correction) const {
+    Builder& b = context.builder;
     ValueId factor = b.unary("rsqrt", b.add(used.variance, config_.number("epsilon")));
-    factor = gamma_ == kNone ? factor : b.mul(factor, in_double(gamma_));
+    ValueId extra = correction.d;
+    factor = correction.r == kNone ? factor : b.mul(factor, correction.r);
+    if (gamma_ != kNone) {
+      const ValueId gamma = in_double(context, gamma_);
+      factor = b.mul(factor, gamma);
+      extra = extra == kNone ? kNone : b.mul(extra, gamma);
+    }
     ValueId shift = b.neg(b.mul(used.mean, factor));
-    shift = beta_ == kNone ? shift : b.add(shift, in_double(beta_));
+    shift = extra == kNone ? shift : b.add(shift, extra);
+    shift = beta_ == kNone ? shift : b.add(shift, in_double(context, beta_));
     return b.channel_affine(x, b.cast(factor, b.dtype(x)), b.cast(shift, b.dtype(x)));
   }
 
-  // moving <- moving * momentum + value * (1 - momentum), at the end of the step.
-  void follow(CallContext& context, int weight, ValueId value) const {
+  // The correction of a batch by the averages before it; all averages follow.
+  Correction renormalize(CallContext& context, const Statistics& batch) const {
     Builder& b = context.builder;
-    const double momentum = config_.number("momentum");
-    const ValueId old = context.weight(weight);
-    const ValueId kept = b.mul(b.cast(old, DType::kFloat64), momentum);
-    const ValueId fresh = b.add(kept, b.mul(value, 1 - momentum));
-    context.update(weight, b.cast(fresh, b.dtype(old)));
+    const double epsilon = config_.number("epsilon");
+    const ValueId stddev = b.sqrt(b.add(batch.variance, epsilon));
+    const ValueId usual = b.maximum(in_double(context, renorm_stddev_), std::sqrt(epsilon));
+    ValueId r = b.div(stddev, usual);
+    ValueId d = b.div(b.sub(batch.mean, in_double(context, renorm_mean_)), usual);
+    if (const auto low = limit("rmin")) {
+      r = b.maximum(r, *low);
+    }
+    if (const auto high = limit("rmax")) {
+      r = b.minimum(r, *high);
+    }
+    if (const auto most = limit("dmax")) {
+      d = b.clamp(d, -*most, *most);
+    }
+    follow(context, renorm_mean_, batch.mean, "renorm_momentum");
+    follow(context, renorm_stddev_, stddev, "renorm_momentum");
+    follow(context, moving_mean_, batch.mean, "momentum");
+    const ValueId moving = follow(context, moving_stddev_, stddev, "momentum");
+    const ValueId variance = b.maximum(b.sub(b.square(moving), epsilon), 0.0);
+    context.update(moving_variance_, b.cast(variance, variable_dtype));
+    return {b.stop_gradient(r), b.stop_gradient(d)};
+  }
+
+  static ValueId in_double(CallContext& context, int weight) {
+    return context.builder.cast(context.weight(weight), DType::kFloat64);
+  }
+
+  // moving <- moving * momentum + value * (1 - momentum), at the end of the step; returns it.
+  ValueId follow(CallContext& context, int weight, ValueId value, const char* momentum) const {
+    Builder& b = context.builder;
+    const double kept = config_.number(momentum);
+    const ValueId fresh = b.add(b.mul(in_double(context, weight), kept), b.mul(value, 1 - kept));
+    context.update(weight, b.cast(fresh, variable_dtype));
+    return fresh;
   }
 
   int gamma_ = kNone;
   int beta_ = kNone;
   int moving_mean_ = kNone;
   int moving_variance_ = kNone;
+  int moving_stddev_ = kNone;  // these three with `renorm`
+  int renorm_mean_ = kNone;
+  int renorm_stddev_ = kNone;
 };
 
 }  // namespace

@@ -78,9 +78,30 @@ class CategoryEncoding final : public IdLayer {
   using IdLayer::IdLayer;
   bool casts_inputs() const override { return false; }
 
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (inputs.size() == 2 && config_.string("output_mode") != "count") {
+      argument_error(diagnostics, "output_mode", "is not count, which weights of ids need")
+          .help("write `output_mode: count`, or leave the second input out");
+      return failed_shape();
+    }
+    if (inputs.size() == 2 && inputs[0] != inputs[1]) {
+      shape_error(diagnostics, inputs, "each id needs a weight")
+          .help("write `inputs: [ids, weights]`, both of one shape");
+      return failed_shape();
+    }
+    return IdLayer::build(inputs.size() == 2 ? inputs.first(1) : inputs, diagnostics);
+  }
+
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    return encoding().encode(b, b.cast(inputs[0], DType::kInt32), context.compute_dtype);
+    const ValueId ids = b.cast(inputs[0], DType::kInt32);
+    if (inputs.size() == 1) {
+      return encoding().encode(b, ids, context.compute_dtype);
+    }
+    const ValueId rows = b.one_hot(ids, depth(), context.compute_dtype);
+    const ValueId weights = b.cast(inputs[1], context.compute_dtype);
+    return b.reduce_sum(b.mul(rows, b.expand_dims(weights, static_cast<int>(b.shape(ids).size()))),
+                        {1});
   }
 
  protected:

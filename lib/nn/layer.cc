@@ -42,6 +42,8 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                color_layers,
                                filter_layers,
                                warp_layers,
+                               equalization_layers,
+                               rand_augment_layers,
                                transformer_layers,
                                recurrent_layers,
                                wrapper_layers,

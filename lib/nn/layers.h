@@ -50,6 +50,8 @@ std::vector<LayerEntry> augmentation_layers();         // augmentation.cc
 std::vector<LayerEntry> color_layers();                // color_layers.cc
 std::vector<LayerEntry> filter_layers();               // filter_layers.cc
 std::vector<LayerEntry> warp_layers();                 // warp_layers.cc
+std::vector<LayerEntry> equalization_layers();         // equalization.cc
+std::vector<LayerEntry> rand_augment_layers();         // rand_augment.cc
 
 template <class L>
 std::unique_ptr<Layer> make_as(const ConfigObject& config) {

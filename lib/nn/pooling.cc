@@ -25,14 +25,39 @@ class Pooling : public WindowLayer {
   }
 };
 
-// The largest or the mean over all positions.
+// The largest or the mean over all positions. GlobalAveragePooling1D: over the steps of a mask,
+// which the input has or the second input is.
 template <bool kMax>
 class GlobalPooling : public SpatialLayer {
  public:
   using SpatialLayer::SpatialLayer;
 
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!takes_mask() || inputs.size() != 2) {
+      return SpatialLayer::build(inputs, diagnostics);
+    }
+    const size_t steps = channels_first() ? 2 : 1;
+    if (inputs[0].size() == 3 && inputs[1] != Shape{inputs[0][0], inputs[0][steps]}) {
+      shape_error(diagnostics, inputs, "a mask has one flag for each step: (batch, steps)")
+          .help("write `inputs: [x, mask]`, and give the mask's Input the shape [steps]");
+      return failed_shape();
+    }
+    return SpatialLayer::build(inputs.first(1), diagnostics);
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    if (!takes_mask() || inputs.size() != 2) {
+      return SpatialLayer::call(context, inputs);
+    }
+    CallContext own = context;
+    const ValueId mask = context.builder.cast(inputs[1], DType::kBool);
+    own.masks = std::span(&mask, 1);
+    return SpatialLayer::call(own, inputs.first(1));
+  }
+
  protected:
   bool keeps_rank() const override { return config_.boolean("keepdims"); }
+  bool takes_mask() const { return !kMax && rank() == 1; }
 
   Shape build_last(const Shape& input, Diagnostics&) override {
     if (!keeps_rank()) {
@@ -50,7 +75,7 @@ class GlobalPooling : public SpatialLayer {
       axes.push_back(static_cast<int64_t>(d) + 1);
     }
     Builder& b = context.builder;
-    if (!kMax && rank() == 1 && !context.masks.empty() && context.masks[0] != kNone) {
+    if (takes_mask() && !context.masks.empty() && context.masks[0] != kNone) {
       const ValueId valid = mask_beside(b, context.masks[0], x);
       const ValueId count = b.maximum(b.reduce_sum(valid, axes, keeps_rank()), 1.0);
       return b.div(b.reduce_sum(b.mul(x, valid), axes, keeps_rank()), count);

@@ -46,4 +46,14 @@ ValueId add_attention(Builder& builder, ValueId q, ValueId k, ValueId v, const A
 // a AND b, of which either may be kNone.
 ValueId both_masks(Builder& builder, ValueId a, ValueId b);
 
+// Softmax over the last dimension of `scores` where `allowed` holds (kNone: everywhere), in at
+// least float32; rows with nothing allowed are zeros.
+ValueId masked_softmax(Builder& builder, ValueId scores, ValueId allowed);
+// `weights` after dropout of a training step.
+ValueId dropped_weights(Builder& builder, ValueId weights, double rate, ValueId step, int64_t seed);
+// What add_attention() weighs values with, before dropout: (B, H, T, S), in q's dtype.
+ValueId attention_weights(Builder& builder, ValueId q, ValueId k, const AttentionCall& call);
+// o of add_attention(), from these weights.
+ValueId weigh_values(Builder& builder, ValueId weights, ValueId v, const AttentionCall& call);
+
 }  // namespace meshtrain

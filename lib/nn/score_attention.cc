@@ -53,6 +53,7 @@ class ScoreAttention : public ConfiguredLayer {
       return failed_shape();
     }
     add_weights(query[2]);
+    scores_shape_ = {query[0], query[1], key[1]};
     return {query[0], query[1], value[2]};
   }
 
@@ -70,12 +71,17 @@ class ScoreAttention : public ConfiguredLayer {
     const ValueId query_mask = mask_of(at.query, at.query_mask);
     const ValueId key_mask = both_masks(b, mask_of(at.value, at.value_mask), flags(at.key_mask));
     const bool causal = use.call_flag("use_causal_mask");
-    ValueId o = is_product() ? attend(context, q, v, k, key_mask, causal)
-                             : weigh(context, scores(context, q, k), v, key_mask, causal);
+    ValueId o = is_product() && !returns_scores()
+                    ? attend(context, q, v, k, key_mask, causal)
+                    : weigh(context, scores(context, q, k), v, key_mask, causal);
     if (query_mask != kNone) {
       o = b.select(b.expand_dims(query_mask, 2), o, b.constant(0, b.dtype(o)));
     }
     return o;
+  }
+
+  std::vector<Shape> further_shapes() const override {
+    return returns_scores() ? std::vector<Shape>{scores_shape_} : std::vector<Shape>();
   }
 
   size_t masked_input() const override {
@@ -84,7 +90,7 @@ class ScoreAttention : public ConfiguredLayer {
 
  protected:
   virtual void add_weights(int64_t features) = 0;
-  // Whether scores are products of queries and keys, else scores() has them.
+  // Whether scores are products of queries and keys, for which there is an op of its own.
   virtual bool is_product() const { return false; }
   virtual ValueId scaled_query(CallContext&, ValueId q) const { return q; }
   virtual ValueId scores(CallContext& context, ValueId q, ValueId k) const = 0;
@@ -95,6 +101,8 @@ class ScoreAttention : public ConfiguredLayer {
   }
 
  private:
+  bool returns_scores() const { return use.call_flag("return_attention_scores"); }
+
   double rate(const CallContext& context) const {
     return context.training ? config_.number("dropout") : 0;
   }
@@ -123,7 +131,7 @@ class ScoreAttention : public ConfiguredLayer {
                      2);
   }
 
-  // softmax(scores) v; rows without a key are zero.
+  // softmax(scores) v; rows without a key are zero. Keras' scores have the dropout, too.
   ValueId weigh(CallContext& context, ValueId scores, ValueId v, ValueId key_mask,
                 bool causal) const {
     Builder& b = context.builder;
@@ -134,24 +142,15 @@ class ScoreAttention : public ConfiguredLayer {
       const ValueId key = b.iota({1, shape[2]}, 1, DType::kInt32);
       allowed = both_masks(b, allowed, b.binary("ge", query, key));
     }
-    const ValueId lowest = b.constant(-1e9, DType::kFloat32);
-    ValueId x = to_float32(context, scores);
-    const ValueId zero = b.constant(0, b.dtype(x));
-    if (allowed != kNone) {
-      x = b.select(allowed, x, b.cast(lowest, b.dtype(x)));
-    }
-    ValueId p = b.exp(b.sub(x, b.reduce_max(x, {2}, true)));
-    if (allowed != kNone) {
-      p = b.select(allowed, p, zero);
-    }
-    const ValueId sum = b.reduce_sum(p, {2}, true);
-    p = b.div(p, b.select(b.binary("gt", sum, zero), sum, b.constant(1, b.dtype(x))));
-    p = to_compute(context, p);
-    if (const double part = rate(context); part > 0) {
-      p = part >= 1 ? b.mul(p, 0.0) : b.dropout(p, part, context.step, seed(context));
+    ValueId p = to_compute(context, masked_softmax(b, scores, allowed));
+    p = dropped_weights(b, p, rate(context), context.step, seed(context));
+    if (returns_scores()) {
+      context.also(p);
     }
     return b.einsum("bts,bse->bte", {p, v});
   }
+
+  Shape scores_shape_;  // of the call that was built last
 };
 
 // score_mode dot: q k, times `scale` with use_scale; concat: concat_score_weight times the sum of
@@ -173,6 +172,9 @@ class Attention final : public ScoreAttention {
   }
   ValueId scores(CallContext& context, ValueId q, ValueId k) const override {
     Builder& b = context.builder;
+    if (is_product()) {
+      return b.einsum("btd,bsd->bts", {scaled_query(context, q), k});
+    }
     ValueId x = pair_sums(b, q, k);
     x = scale_ == kNone ? x : b.mul(x, context.weight(scale_));
     return b.mul(b.reduce_sum(b.unary("tanh", x), {3}), context.weight(weight_));

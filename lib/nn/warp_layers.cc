@@ -1,4 +1,5 @@
-// RandomRotation, RandomTranslation, RandomZoom, RandomShear: images sampled at other places.
+// RandomRotation, RandomTranslation, RandomZoom, RandomShear, RandomPerspective: images sampled at
+// other places.
 // Source: Keras 3 layers/preprocessing/image_preprocessing.
 #include <algorithm>
 #include <numbers>
@@ -17,8 +18,9 @@ class WarpLayer : public AugmentationLayer {
 
  protected:
   // Coefficients of affine_warp, each float64 (N, 1): column = a[0] j + a[1] i + a[2], row = a[3] j
-  // + a[4] i + a[5].
+  // + a[4] i + a[5]; of eight, both divided by a[6] j + a[7] i + 1.
   virtual std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const = 0;
+  virtual std::string fill_mode() const { return config_.string("fill_mode"); }
 
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
@@ -26,7 +28,7 @@ class WarpLayer : public AugmentationLayer {
     const ValueId transform = b.concat(coefficients(context, shape), 1);
     return b.apply("affine_warp", {x, transform},
                    {{"interpolation", config_.string("interpolation")},
-                    {"fill", config_.string("fill_mode")},
+                    {"fill", fill_mode()},
                     {"fill_value", config_.number("fill_value")}});
   }
 
@@ -147,13 +149,52 @@ class RandomShear : public WarpLayer {
   }
 };
 
+// The image as if its corners were moved, each coordinate by a part of itself: (0, 0) stays.
+class RandomPerspective : public WarpLayer {
+ public:
+  using WarpLayer::WarpLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", 0, 1, true, diagnostics);
+  }
+  std::string fill_mode() const override { return "constant"; }
+
+  ValueId changed(CallContext& context, ValueId x) const override {
+    const ValueId applies = draw_chance(context, x, interval("factor", 0));
+    return context.builder.select(applies, WarpLayer::changed(context, x), x);
+  }
+
+  // The homography that takes the moved corners (right, 0), (0, bottom) and (far right, far
+  // bottom), in parts of the sides, back to (1, 0), (0, 1) and (1, 1).
+  std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
+    Builder& b = context.builder;
+    const double most = config_.number("scale") / 2;
+    const auto moved = [&] { return b.add(draw_column(context, shape, {-most, most}), 1.0); };
+    const ValueId right = moved(), bottom = moved(), far_right = moved(), far_bottom = moved();
+    const auto side = [](int64_t size) { return std::max(static_cast<double>(size - 1), 1.0); };
+    const ValueId across = b.mul(far_right, bottom), down = b.mul(right, far_bottom);
+    const ValueId area = b.sub(b.add(across, down), b.mul(right, bottom));
+    const ValueId zero = column_of(b, shape, 0);
+    return {b.div(area, b.mul(right, across)),
+            zero,
+            zero,
+            zero,
+            b.div(area, b.mul(bottom, down)),
+            zero,
+            b.div(b.sub(far_bottom, bottom), b.mul(across, side(shape[2]))),
+            b.div(b.sub(far_right, right), b.mul(down, side(shape[1])))};
+  }
+};
+
 }  // namespace
 
 std::vector<LayerEntry> warp_layers() {
   return {{"RandomRotation", make_as<RandomRotation>},
           {"RandomTranslation", make_as<RandomTranslation>},
           {"RandomZoom", make_as<RandomZoom>},
-          {"RandomShear", make_as<RandomShear>}};
+          {"RandomShear", make_as<RandomShear>},
+          {"RandomPerspective", make_as<RandomPerspective>}};
 }
 
 }  // namespace meshtrain

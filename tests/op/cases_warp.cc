@@ -15,6 +15,10 @@ std::vector<OpCase> warp_cases() {
         // Differences in the transform's direction would be seen, and no gradient flows there.
         warp.has_gradient = std::string_view(interpolation) == "nearest";
         cases.push_back(warp);
+        OpCase projective = warp;
+        projective.name += ", projective";
+        projective.operands[1].shape = {4, 8};
+        cases.push_back(std::move(projective));
         if (std::string_view(fill) == "constant") {
           warp.name += " of a value";
           warp.attrs["fill_value"] = 1.5;

@@ -33,6 +33,11 @@ def case(class_name, inputs, config=None, **more):
     return {"class_name": class_name, "config": config or {}, "inputs": inputs, **more}
 
 
+def with_scores(call=None):
+    """A call whose outputs are the usual one and the scores."""
+    return {"call": {**(call or {}), "return_attention_scores": True}, "outputs": ["", "attention_scores"]}
+
+
 def multi_head():
     small = {"num_heads": 2, "key_dim": 3, **ALMOST_NONE}
     causal = {"use_causal_mask": True}
@@ -55,6 +60,13 @@ def multi_head():
         case(name, [[2, 3, 2, 5], [2, 4, 2, 5]], {**small, "attention_axes": [1]}, roles=["query", "value"]),
         case(name, [[2, 3, 2, 5], [2, 3, 4, 5]], {**small, "attention_axes": [2]}, roles=["query", "value"]),
         case(name, [Q, K], {"num_heads": 2, "key_dim": 3}, roles=["query", "value"], policy="mixed_bfloat16"),
+        case(name, [Q, K], small, roles=["query", "value"], **with_scores()),
+        case(name, [Q], {**small, "sliding_window": 2}, roles=["query"], **with_scores(causal)),
+        case(name, [Q, K, [2, 3], [2, 4, 3]], small, integers=[None, None, 9, 5],
+             roles=["query", "value", "value_mask", "attention_mask"], **with_scores()),
+        case(name, [[2, 3, 2, 5], [2, 4, 2, 5]], {**small, "attention_axes": [1]}, roles=["query", "value"],
+             **with_scores()),
+        case(name, [[2, 3, 2, 5], [2, 4, 3, 5]], small, roles=["query", "value"], **with_scores()),
     ]
 
 
@@ -67,6 +79,7 @@ def group_query():
         case(name, [Q, K], {**small, "num_key_value_heads": 1, "use_gate": True}, roles=["query", "value"]),
         case(name, [Q], {**small, "sliding_window": 2}, roles=["query"]),
         case(name, [Q, K, [2, 3]], small, integers=[None, None, 9], roles=["query", "value", "value_mask"]),
+        case(name, [Q], small, roles=["query"], **with_scores({"use_causal_mask": True})),
     ]
 
 
@@ -79,7 +92,11 @@ def scored():
         case("Attention", [Q, Q], {}, roles=["query", "value"], call={"use_causal_mask": True}),
         case("Attention", [Q, Q], {"score_mode": "concat"}, roles=["query", "value"], call={"use_causal_mask": True}),
         case("Attention", [Q, K, [2, 4]], {}, integers=[None, None, 2], roles=["query", "value", "query_mask"]),
+        case("Attention", [Q, [2, 3, 6], K], {"use_scale": True}, roles=["query", "value", "key"], **with_scores()),
+        case("Attention", [Q, Q, [2, 4]], {}, integers=[None, None, 2], roles=["query", "value", "query_mask"],
+             **with_scores({"use_causal_mask": True})),
         case("AdditiveAttention", [Q, K], {}, roles=["query", "value"]),
+        case("AdditiveAttention", [Q, K], {}, roles=["query", "value"], **with_scores()),
         case("AdditiveAttention", [Q, [2, 3, 6], K], {"use_scale": False}, roles=["query", "value", "key"]),
     ]
     return out
@@ -211,7 +228,7 @@ def compute(case):
         return call_layer(layer, case, every, lambda *a, **k: layer.stateless_call(trainable, state, *a, **k))[0]
 
     trainable = [v.value for v in layer.trainable_variables]
-    y, pullback = jax.vjp(call, trainable, [arrays[i] for i in floats])
+    y, pullback = jax.vjp(lambda *given: layers.joined(call(*given), case), trainable, [arrays[i] for i in floats])
     gradients = pullback(jnp.asarray(splitmix.signed(300, y.shape), y.dtype))
     names = [v.path.split("/", 1)[1] for v in layer.trainable_variables]
     entry = {**case, "weights": [{"name": n, "shape": list(v.shape)} for n, v in zip(names, trainable)],

@@ -262,6 +262,34 @@ def heads():
     return model
 
 
+def weighed():
+    """Attention whose scores are read, as outputs and by layers, or not."""
+    x, y = keras.Input((4, 6)), keras.Input((3, 6))
+    first, scores = L.MultiHeadAttention(2, 3)(x, y, return_attention_scores=True)
+    second, unread = L.MultiHeadAttention(2, 3)(first, first, return_attention_scores=True)
+    third, own = L.Attention(use_scale=True)([second, y], return_attention_scores=True)
+    fourth, sums = L.AdditiveAttention()([third, third], return_attention_scores=True, use_causal_mask=True)
+    group, four = L.GroupQueryAttention(3, 4, 2)(fourth, x, return_attention_scores=True)
+    joined = L.Concatenate(axis=-1)([group, L.Conv1D(2, 1)(sums), L.Dense(2)(own)])
+    model = keras.Model([x, y], [joined, L.Flatten()(scores), four])
+    model.compile("adam", "mse")
+    return model
+
+
+def counted():
+    """Second inputs that have names of their own, and a list of layers over images."""
+    ids, amounts = keras.Input((4,), dtype="int32"), keras.Input((4,))
+    x, keep, other = keras.Input((4, 3)), keras.Input((4,), dtype="bool"), keras.Input((4,), dtype="bool")
+    images = keras.Input((6, 5, 3))
+    counts = L.CategoryEncoding(11, output_mode="count")(ids, count_weights=amounts)
+    means = L.GlobalAveragePooling1D()(x, keep)
+    others = L.GlobalAveragePooling1D()(x, mask=other)
+    changed = L.Pipeline([L.RandomPerspective(scale=0.3), L.Rescaling(0.5, offset=1.0)])(images)
+    model = keras.Model([ids, amounts, x, keep, other, images], [L.Concatenate()([counts, means, others]), changed])
+    model.compile("adam", "mse")
+    return model
+
+
 def filmed():
     """Images in time: states that begin another layer, both directions, channels first."""
     x = keras.Input((4, 5, 6, 2))
@@ -291,7 +319,7 @@ def spectral():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated, heads]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted]
 
 
 def fill(model, seed):

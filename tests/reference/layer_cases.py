@@ -365,6 +365,13 @@ def normalization():
         case("BatchNormalization", [3, 2, 4], {"axis": 1, "center": False}, call=training),
         case("BatchNormalization", [3, 2, 4], {"axis": 1}, call=inference),
         case("BatchNormalization", [2, 3, 2, 2, 3], {"momentum": 0.9}, call=training),
+        case("BatchNormalization", [6, 3], {"renorm": True}, call=training),
+        case("BatchNormalization", [3, 2, 4], {
+            "axis": 1, "renorm": True, "renorm_momentum": 0.8, "momentum": 0.7, "center": False,
+            "renorm_clipping": {"rmin": 0.5, "rmax": 2.0, "dmax": 0.75}}, call=training),
+        case("BatchNormalization", [2, 3, 4, 3], {
+            "scale": False, "renorm": True, "renorm_clipping": {"rmax": 1.5}}, call=training),
+        case("BatchNormalization", [6, 3], {"renorm": True}, call=inference),
         case("LayerNormalization", [3, 5]),
         case("LayerNormalization", [2, 3, 4], {"axis": [1, 2], "scale": False}),
         case("LayerNormalization", [2, 3, 4], {"axis": 1, "epsilon": 0.1, "center": False}),
@@ -411,6 +418,11 @@ def colours(training):
         case("Solarization", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
         case("AutoContrast", IMAGE, {"value_range": [-2.0, 2.0]}, call=training),
         case("AutoContrast", IMAGE, {}, call={"training": False}),
+        case("Equalization", IMAGE, {"value_range": [-2.0, 2.0]}, call=training, computed_in="float32"),
+        case("Equalization", IMAGE, {"value_range": [-4.0, 4.0], "bins": 7}, call=training, computed_in="float32"),
+        case("Equalization", IMAGE, {}, call={"training": False}),
+        case("RandAugment", IMAGE, {"num_ops": 0, "value_range": [-2.0, 2.0]}, call=training),
+        case("RandAugment", IMAGE, {}, call={"training": False}),
         case("RandomGaussianBlur", IMAGE, {"factor": [1.0, 1.0], "sigma": [0.7, 0.7], "value_range": [-2.0, 2.0]},
              call=training),
         case("RandomGaussianBlur", IMAGE, {
@@ -418,6 +430,9 @@ def colours(training):
         case("RandomErasing", IMAGE, {
             "factor": [1.0, 1.0], "scale": [1.0, 1.0], "fill_value": 0.25, **unit}, call=training),
         case("RandomShear", IMAGE, {"x_factor": [0.0, 0.0], "y_factor": [0.0, 0.0]}, call=training),
+        case("RandomPerspective", IMAGE, {"scale": 0.0, "factor": [1.0, 1.0]}, call=training, computed_in="float32"),
+        case("RandomPerspective", IMAGE, {"factor": 0.0}, call=training),
+        case("RandomPerspective", IMAGE, {}, call={"training": False}),
     ]
 
 

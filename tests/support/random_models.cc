@@ -36,6 +36,7 @@ const Entries kImageLayers = {
     "CenterCrop: {height: 3, width: 4}",
     "BatchNormalization",
     "BatchNormalization: {axis: 1, momentum: 0.5}",
+    "BatchNormalization: {renorm: true, renorm_clipping: {rmax: 3, dmax: 5}}",
     "LayerNormalization: {axis: [1, 3]}",
     "RMSNormalization",
     "GroupNormalization: {groups: 2}",
@@ -55,6 +56,9 @@ const Entries kImageLayers = {
     "RandomContrast: {factor: 0.5, value_range: [-2, 2]}",
     "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
     "RandomShear: {x_factor: 0.3, y_factor: 0.2}",
+    "RandomPerspective: {scale: 0.4, factor: 0.8}",
+    "Equalization: {value_range: [-2, 2], bins: 16}",
+    "RandAugment: {value_range: [-2, 2]}",
     "RandomInvert: {value_range: [-2, 2]}",
     "RandomPosterization: {factor: 6, value_range: [-2, 2]}",
     "Resizing: {height: 4, width: 6}|Conv2D: {filters: 4, kernel_size: 1}|ViTPatchingAndEmbedding: "
@@ -117,6 +121,10 @@ const Entries kStepLayers = {
     "rotary: {RotaryEmbedding: {}}, call: {use_causal_mask: true}}",
     "GroupQueryAttention: {head_dim: 2, num_query_heads: 4, num_key_value_heads: 1, "
     "sliding_window: 3}",
+    "MultiHeadAttention: {name: a@, num_heads: 2, key_dim: 3, dropout: 0.3, call: "
+    "{use_causal_mask: true, return_attention_scores: true}}|Lambda: {function: '=mean(x, "
+    "axis=1)', "
+    "inputs: a@.attention_scores}",
     "ELU: {name: a@}|Attention: {use_scale: true, dropout: 0.2, inputs: [a@, a@]}",
     "ELU: {name: a@}|ReLU: {name: b@}|AdditiveAttention: {inputs: [a@, b@]}",
     "ELU: {name: a@}|PositionEmbedding: {name: b@, sequence_length: 64}|Add: {inputs: [a@, b@]}",

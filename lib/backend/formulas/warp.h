@@ -1,4 +1,4 @@
-// Where an image is sampled at affine coordinates (ir/ops/warp.cc): a place along one axis is
+// Where an image is sampled at affine or projective coordinates (ir/ops/warp.cc): a place along one axis is
 // between two pixels, its taps. Products and sums are rounded one by one, so that places are the
 // same on every device.
 #pragma once
@@ -31,6 +31,11 @@ MT_FN double add_rn(double a, double b) {
 // One axis of the place that t = (a, b, c) takes (x, y) to: a x + b y + c.
 MT_FN double warp_place(const double* t, double x, double y) {
   return add_rn(add_rn(mul_rn(t[0], x), mul_rn(t[1], y)), t[2]);
+}
+
+// What a projective transform, of 8 terms, divides both places by.
+MT_FN double warp_divisor(const double* t, double x, double y) {
+  return add_rn(add_rn(mul_rn(t[6], x), mul_rn(t[7], y)), 1.0);
 }
 
 MT_FN long long positive_mod(long long a, long long n) {

@@ -40,6 +40,7 @@ void GpuLowering::make(const AffineWarpSpec& spec) {
                               {"height", shape.height},
                               {"width", shape.width},
                               {"channels", shape.channels},
+                              {"terms", shape.terms},
                               {"fill", fill_name(shape.fill)},
                               {"nearest", shape.nearest ? "true" : "false"}});
   const std::string_view function = transposed ? "warp_transpose" : "warp";
@@ -49,7 +50,7 @@ void GpuLowering::make(const AffineWarpSpec& spec) {
                           0, false, "warp");
   const auto item = static_cast<int64_t>(dtype_size(shape.dtype));
   add(std::move(launch), std::vector<Use>{{x, total * item, false},
-                                          {transforms, shape.images * 6 * 8, false},
+                                          {transforms, shape.images * shape.terms * 8, false},
                                           {out, total * item, true}});
 }
 

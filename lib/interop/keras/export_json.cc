@@ -358,8 +358,10 @@ class JsonWriter {
         keywords.erase(role);
       }
     }
-    if (const ConfigValue* causal = entry.use.call_argument("use_causal_mask")) {
-      keywords["use_causal_mask"] = causal->is_bool() && causal->boolean();
+    for (const char* flag : {"use_causal_mask", "return_attention_scores"}) {
+      if (const ConfigValue* given = entry.use.call_argument(flag)) {
+        keywords[flag] = given->is_bool() && given->boolean();
+      }
     }
     return {{"args", is_list ? OrderedJson::array({std::move(args)}) : std::move(args)},
             {"kwargs", std::move(keywords)}};

@@ -197,7 +197,9 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model) {
 }
 
 bool takes_list(const Model& model, int call) {
-  return model.calls()[call].inputs.size() > 1;
+  const std::string& name = model.layers()[model.calls()[call].layer]->class_name;
+  const bool takes_second = name == "GlobalAveragePooling1D" || name == "CategoryEncoding";
+  return model.calls()[call].inputs.size() > 1 && !takes_second;
 }
 
 bool is_of_hub(std::string_view class_name) {

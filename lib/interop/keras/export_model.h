@@ -64,7 +64,8 @@ class LayerConfigs {
 // Whether Keras has the model as a Sequential, which holds layers only, no operations.
 bool is_keras_sequential(const ModelConfig& config, const Model& model);
 
-// Whether the layer takes its inputs as one list: merging layers.
+// Whether the layer takes its inputs as one list: merging layers. A mask of GlobalAveragePooling1D
+// and the weights of CategoryEncoding are arguments of their own.
 bool takes_list(const Model& model, int call);
 
 // Whether the class is Keras Hub's, which loads it once `import keras_hub` has registered it.

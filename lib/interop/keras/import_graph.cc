@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
 
+// The class that takes a mask of steps as an input.
+constexpr const char* kTakesMask = "GlobalAveragePooling1D";
+
 class GraphReader {
  public:
   GraphReader(std::string file, KerasModel& out) : json_(std::move(file)), out_(out) {}
@@ -35,12 +38,30 @@ class GraphReader {
                                                        : layer + "." + made.output,
                                 call);
     }
+    forget_unread_scores();
     json_.throw_if_refused();
   }
 
  private:
   using Outputs = std::vector<std::pair<std::string, int>>;
   using Done = std::map<NodeKey, std::vector<int>>;  // the calls that a node came to
+
+  // Scores that nothing reads are not asked for, so that attention is one op.
+  void forget_unread_scores() {
+    std::set<int> read;
+    for (const KerasCall& call : out_.calls) {
+      read.insert(call.inputs.begin(), call.inputs.end());
+    }
+    for (const auto& [name, call] : out_.outputs) {
+      read.insert(call);
+    }
+    for (size_t i = 0; i < out_.calls.size(); ++i) {
+      const int source = out_.calls[i].result_of;
+      if (source >= 0 && !read.contains(static_cast<int>(i))) {
+        std::erase(out_.calls[static_cast<size_t>(source)].keywords.flags, kReturnsScores);
+      }
+    }
+  }
 
   const Json& model_config(const Json& object, const std::string& owner) const {
     const std::string class_name = json_.need_text(object, "class_name", owner);
@@ -129,8 +150,8 @@ class GraphReader {
   }
 
   // The calls that one use of a layer, operation or nested model results in.
-  std::vector<int> call(const Json& layer, const std::string& group,
-                        const std::vector<int>& inputs) {
+  std::vector<int> call(const Json& layer, const std::string& group, const std::vector<int>& inputs,
+                        const CallKeywords& keywords = {}) {
     if (is_keras_model(json_.need_text(layer, "class_name", "a layer"))) {
       std::vector<int> out;
       if (++depth_ > 32) {
@@ -142,9 +163,14 @@ class GraphReader {
       --depth_;
       return out;
     }
+    if (layer.at("class_name") == "Pipeline" && layer.contains("config")) {
+      return run_pipeline(layer.at("config"), inputs);
+    }
     const int index = layer_of(layer, group);
     std::vector<int> out = {add_call(index, inputs)};
-    for (const std::string& output : further_outputs_of(out_.layers[static_cast<size_t>(index)])) {
+    out_.calls.back().keywords = keywords;
+    for (const std::string& output :
+         further_outputs_of(out_.layers[static_cast<size_t>(index)], keywords)) {
       out.push_back(add_call(index, {}));
       out_.calls.back().result_of = out[0];
       out_.calls.back().output = output;
@@ -152,9 +178,30 @@ class GraphReader {
     return out;
   }
 
+  // A list of layers without weights, each of which follows the one before.
+  std::vector<int> run_pipeline(const Json& config, const std::vector<int>& inputs) {
+    std::vector<int> out = inputs;
+    const Json& layers = json_.need(config, "layers", "a Pipeline");
+    if (++depth_ > 32) {
+      json_.malformed("Pipelines are nested deeper than 32");
+    }
+    for (const Json& layer : layers) {
+      out = call(layer, "", out);
+    }
+    --depth_;
+    return out;
+  }
+
   // As further_outputs() of the layer that is going to be.
-  static std::vector<std::string> further_outputs_of(const KerasLayer& layer) {
-    return further_outputs(partial_object(layer.class_name, layer.config, 0));
+  static std::vector<std::string> further_outputs_of(const KerasLayer& layer,
+                                                     const CallKeywords& keywords) {
+    ConfigObject entry;
+    ConfigValue::Dict flags;
+    for (const std::string& flag : keywords.flags) {
+      flags.emplace_back(flag, ConfigValue{true});
+    }
+    entry.args["call"].data = std::move(flags);
+    return further_outputs(partial_object(layer.class_name, layer.config, 0), entry);
   }
 
   // Of a layer, or of one within it, what further_outputs() looks at.
@@ -316,11 +363,11 @@ class GraphReader {
       inputs.push_back(output_of(need, done));
     }
     if (!is_operation(*node.layer)) {
-      std::vector<int> out = call(*node.layer, groups[node.position], inputs);
-      if (!node.keywords.roles.empty() || !node.keywords.flags.empty()) {
-        out_.calls[static_cast<size_t>(out[0])].keywords = node.keywords;
+      if (node.layer->value("class_name", Json()) == kTakesMask && inputs.size() == 1 &&
+          node.mask.size() == 1 && done.contains(node.mask[0].node)) {
+        inputs.push_back(output_of(node.mask[0], done));  // not that of a layer before it
       }
-      return out;
+      return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
     std::string problem;
     const std::optional<Json> as_layer =
@@ -347,7 +394,8 @@ class GraphReader {
     const KerasLayer& layer = out_.layers[static_cast<size_t>(call.layer)];
     const int passed = call.inputs.empty() ? kNone : mask_source(call.inputs[0]);
     const int given = node.mask.empty() ? kNone : source_of(nodes, node.mask[0].node, done);
-    if (!node.mask.empty() && (given == kNone || given != passed)) {
+    const bool is_input = layer.class_name == kTakesMask && call.inputs.size() == 2;
+    if (!node.mask.empty() && !is_input && (given == kNone || given != passed)) {
       json_.refuse(layer.name, layer.class_name, "is called with `mask`");
     }
     mask_sources_[calls[0]] = source_behind(layer, call, passed);

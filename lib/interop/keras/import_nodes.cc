@@ -44,8 +44,9 @@ bool has_heads(const std::string& class_name) {
          class_name == "GroupQueryAttention";
 }
 bool is_flag(const std::string& key, const std::string& class_name) {
-  return (key == "use_causal_mask" && (has_heads(class_name) || class_name == "Attention" ||
-                                       class_name == "AdditiveAttention")) ||
+  const bool is_attention =
+      has_heads(class_name) || class_name == "Attention" || class_name == "AdditiveAttention";
+  return (is_attention && (key == "use_causal_mask" || key == kReturnsScores)) ||
          (key == "reverse" && class_name == "ReversibleEmbedding");
 }
 
@@ -88,7 +89,8 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
     // Keras keeps the `training` of the call that built the model, and runs with that of the run.
-    if (key == "initial_state" && !value.is_null()) {  // one tensor, or a list
+    const bool is_input = key == "initial_state" || key == "count_weights";
+    if (is_input && !value.is_null()) {  // one tensor, or a list
       collect_tensors(value, name, json, node, 0);
     } else if (key == "mask" && value.is_object()) {
       KerasNode masks;

@@ -27,6 +27,8 @@ struct CallKeywords {
   std::vector<std::string> flags;  // arguments that are true: "use_causal_mask"
 };
 
+inline constexpr const char* kReturnsScores = "return_attention_scores";
+
 struct KerasNode {
   const Json* layer = nullptr;
   size_t position = 0;           // of the layer in the list

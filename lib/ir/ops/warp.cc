@@ -1,11 +1,12 @@
-// Images sampled at affine coordinates, and the transpose of that.
+// Images sampled at affine or projective coordinates, and the transpose of that.
 //
 //   op                     operands                          result
-//   affine_warp            x (N, H, W, C), t float64 (N, 6)  as x
+//   affine_warp            x (N, H, W, C), t float64 (N, T)  as x
 //   affine_warp_transpose  dy (N, H, W, C), t                as dy
 //
 // Result pixel (row i, column j) of image n is x[n] at
 //   column = t[0] j + t[1] i + t[2],   row = t[3] j + t[4] i + t[5]    (t of image n)
+// T is 6, or 8: then both are divided by t[6] j + t[7] i + 1.
 // Attributes: interpolation "nearest" (the rounded place, halves away from zero) or "bilinear" (the
 // four pixels around it); fill, what index i outside of [0, n) stands for:
 //   constant   the attribute fill_value (double)
@@ -27,10 +28,12 @@ using Ids = std::vector<ValueId>;
 Types infer_warp(const Node& node, Operands operands) {
   check_num_operands(node, operands, 2);
   const ValueType& x = operands[0];
-  const ValueType transform{{x.shape.empty() ? 0 : x.shape[0], 6}, DType::kFloat64};
-  MESHTRAIN_OP_CHECK(node, is_floating(x.dtype) && x.shape.size() == 4 && operands[1] == transform,
-                     "operands {} {} and {} {}", dtype_name(x.dtype), shape_string(x.shape),
-                     dtype_name(operands[1].dtype), shape_string(operands[1].shape));
+  const ValueType& t = operands[1];
+  const bool fits = x.shape.size() == 4 && t.shape.size() == 2 && t.shape[0] == x.shape[0] &&
+                    (t.shape[1] == 6 || t.shape[1] == 8) && t.dtype == DType::kFloat64;
+  MESHTRAIN_OP_CHECK(node, is_floating(x.dtype) && fits, "operands {} {} and {} {}",
+                     dtype_name(x.dtype), shape_string(x.shape), dtype_name(operands[1].dtype),
+                     shape_string(operands[1].shape));
   const std::string& interpolation = node.attr_string("interpolation");
   MESHTRAIN_OP_CHECK(node, interpolation == "nearest" || interpolation == "bilinear",
                      "interpolation {}", interpolation);
@@ -52,7 +55,7 @@ ShardingRule rule_of(const Node&, std::span<const Shape> operands, std::span<con
     return TensorFactors{{batch}, {rule.gather(shape[1])}, {rule.gather(shape[2])}, {channels}};
   };
   rule.operand(image());
-  rule.operand({{batch}, {rule.gather(6)}});
+  rule.operand({{batch}, {rule.gather(operands[1][1])}});
   rule.result(image());
   return rule.take();
 }

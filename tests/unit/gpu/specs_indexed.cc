@@ -133,12 +133,12 @@ namespace {
 
 void add_warp(SpecList& list, const WarpShape& shape, bool transposed, Values transforms) {
   const int64_t size = shape.images * shape.height * shape.width * shape.channels;
-  list.add(fmt::format("warp {} fill {}{}{}{}", dtype_name(shape.dtype),
+  list.add(fmt::format("warp of {} terms {} fill {}{}{}{}", shape.terms, dtype_name(shape.dtype),
                        static_cast<int>(shape.fill), shape.nearest ? " nearest" : "",
                        transposed ? " transposed" : "",
                        transforms == Values::kSpecial ? " special" : ""),
            {{shape.dtype, size, Values::kSigned},
-            {kF64, 6 * shape.images, transforms},
+            {kF64, shape.terms * shape.images, transforms},
             result(shape.dtype, size)},
            [=](KernelSpecs& specs, const SpecPointers& memory) {
              specs.emplace_back(AffineWarpSpec{shape, transposed, memory[0], memory[1], memory[2]});
@@ -159,6 +159,9 @@ std::vector<KernelCase> warp_specs() {
           if (dtype == kF64)
             shape = {1, 20, 21, 1, dtype, nearest, fill, 0};
           add_warp(list, shape, transposed, Values::kSigned);
+          shape.terms = 8;
+          add_warp(list, shape, transposed, Values::kSigned);
+          shape.terms = 6;
           shape.images = 6;
           add_warp(list, shape, transposed, Values::kSpecial);  // places far away, or nowhere
         }

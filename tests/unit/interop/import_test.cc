@@ -247,7 +247,7 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
 TEST_CASE("all problems of a model are shown together") {
   try {
     import_text(sequential(layer("AugMix", R"("name": "r", "num_chains": 2)") + ", " +
-                           layer("RandAugment", R"("name": "s", "num_ops": 2)")));
+                           layer("CutMix", R"("name": "s", "factor": 1.0)")));
     FAIL("not refused");
   } catch (const ConfigError& error) {
     CHECK(error.diagnostics().num_errors() == 2);

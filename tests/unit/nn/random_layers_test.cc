@@ -177,6 +177,7 @@ TEST_CASE("Rotations and shifts and zooms and colours are drawn for each image")
       {"RandomZoom", {{"height_factor", 0.3}}},
       {"RandomContrast", {{"factor", 0.5}}},
       {"RandomShear", {{"x_factor", 0.3}}},
+      {"RandomPerspective", {{"factor", {1.0, 1.0}}}},
       {"RandomSharpness", {{"factor", 1.0}}},
       {"RandomErasing", {{"factor", {1.0, 1.0}}}},
       {"RandomBrightness", {{"factor", 0.2}}}};
@@ -193,6 +194,62 @@ TEST_CASE("Rotations and shifts and zooms and colours are drawn for each image")
     CHECK(!equal(y, run_layer(class_name, x, 1, args)));
     CHECK(equal(x, run_layer(class_name, x, -1, args)));
   }
+}
+
+TEST_CASE("RandomPerspective takes places from where a homography says") {
+  // Columns, rows and ones: results are places, and where the ones are they are in the image.
+  constexpr int64_t kRows = 9, kColumns = 7;
+  HostTensor x(DType::kFloat64, {4, kRows, kColumns, 3});
+  for (int64_t i = 0; i < x.size(); i += 3) {
+    x.set(i, static_cast<double>(i / 3 % kColumns));
+    x.set(i + 1, static_cast<double>(i / 3 / kColumns % kRows));
+    x.set(i + 2, 1);
+  }
+  const HostTensor y = run_layer("RandomPerspective", x, 0, {{"factor", {1.0, 1.0}}});
+  int seen = 0;
+  for (int64_t n = 0; n < 4; ++n) {
+    const auto at = [&](int64_t i, int64_t j, int64_t c) {
+      return y.at(((n * kRows + i) * kColumns + j) * 3 + c);
+    };
+    CHECK(at(0, 0, 0) == 0);  // this corner stays
+    CHECK(at(0, 0, 1) == 0);
+    // column = k j / (1 + g j + h i), row = m i / (1 + g j + h i)
+    const double k_over_m = at(1, 1, 0) / at(1, 1, 1);
+    const auto divisor = [&](int64_t i, int64_t j) { return static_cast<double>(j) / at(i, j, 0); };
+    const double along = divisor(1, 2) - divisor(1, 1), down = divisor(2, 1) - divisor(1, 1);
+    for (int64_t i = 1; i < kRows; ++i) {
+      for (int64_t j = 1; j < kColumns; ++j) {
+        if (std::abs(at(i, j, 2) - 1) > 1e-12 || std::abs(at(2, 2, 2) - 1) > 1e-12) {
+          continue;  // outside of the image
+        }
+        ++seen;
+        CHECK(std::abs(at(i, j, 0) / at(i, j, 1) * static_cast<double>(i) / static_cast<double>(j) -
+                       k_over_m) < 1e-9);
+        const double expected =
+            divisor(1, 1) + along * static_cast<double>(j - 1) + down * static_cast<double>(i - 1);
+        CHECK(std::abs(divisor(i, j) - expected) < 1e-9);
+      }
+    }
+  }
+  CHECK(seen > 40);
+}
+
+TEST_CASE("RandAugment draws its changes in each step") {
+  HostTensor x(DType::kFloat32, {2, 5, 5, 3});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, 100 + 50 * splitmix_signed(1, static_cast<uint64_t>(i)));
+  }
+  std::set<std::vector<double>> results;
+  for (int64_t step = 0; step < 80; ++step) {
+    const HostTensor y = run_layer("RandAugment", x, step, {{"num_ops", 1}});
+    results.insert(numbers(y));
+    CHECK((step % 8 != 0 || equal(y, run_layer("RandAugment", x, step, {{"num_ops", 1}}))));
+  }
+  CHECK(results.size() > 40);
+  for (const char* same_each_time : {"AutoContrast", "Equalization"}) {
+    CHECK(results.contains(numbers(run_layer(same_each_time, x, 0))));
+  }
+  CHECK(equal(x, run_layer("RandAugment", x, -1)));
 }
 
 TEST_CASE("Hues, saturations and greys are drawn for each image") {

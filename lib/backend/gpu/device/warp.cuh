@@ -16,6 +16,7 @@ namespace {
 struct Warping {
   long long total, step;  // elements of all images, and the step of threads
   long long height, width, channels;
+  long long terms;  // of a transform
   WarpFill fill;
   bool nearest;
 
@@ -37,19 +38,27 @@ MT_FN WarpElement<E> warp_element(unsigned long long i, const unsigned long long
   constexpr U image = width * height * channels;
   const U pixel = i / channels;
   return {(long long)(pixel % width), (long long)(pixel / width % height),
-          (const double*)arg[1] + i / image * 6,
+          (const double*)arg[1] + i / image * W.terms,
           (const E*)arg[0] + i / image * image + i % channels};
+}
+// The place along one axis, whose terms are at `axis`.
+template <Warping W>
+MT_FN double place_at(const double* t, const double* axis, long long x, long long y) {
+  const double place = warp_place(axis, (double)x, (double)y);
+  if constexpr (W.terms == 8)
+    return place / warp_divisor(t, (double)x, (double)y);
+  return place;
 }
 template <Warping W>
 MT_FN WarpTaps warp_rows(const double* t, long long x, long long y) {
-  return warp_taps(warp_place(t + 3, (double)x, (double)y), W.height, W.fill, W.nearest);
+  return warp_taps(place_at<W>(t, t + 3, x, y), W.height, W.fill, W.nearest);
 }
 template <Warping W>
 MT_FN WarpTaps warp_columns(const double* t, long long x, long long y) {
-  return warp_taps(warp_place(t, (double)x, (double)y), W.width, W.fill, W.nearest);
+  return warp_taps(place_at<W>(t, t, x, y), W.width, W.fill, W.nearest);
 }
 
-// Arguments of both kernels: images, transforms (image, 6), the result.
+// Arguments of both kernels: images, transforms (image, terms), the result.
 template <Warping W, class E>
 MT_FN void warp(const unsigned long long* arg, unsigned block, Compute<E> fill_value) {
   using T = Compute<E>;
@@ -90,14 +99,15 @@ MT_FN WarpBand warp_band(long long column, long long m) {
   return {middle - 1, middle + 1};
 }
 
-// Calls visit(x) for results of line y, among them all that fall near the column.
+// Calls visit(x) for results of line y, among them all that fall near the column: all of the line
+// where places do not move by equal steps.
 template <Warping W, class Visit>
 MT_FN void each_near(const double* t, long long column, long long y, const Visit& visit) {
   const double begin = warp_place(t, 0, (double)y);
   const double end = warp_place(t, (double)(W.width - 1), (double)y);
   const double lowest = begin < end ? begin : end, highest = begin < end ? end : begin;
   long long first = 0, last = 0;
-  bool is_known = ::fabs(begin) < 1e9 && ::fabs(end) < 1e9;
+  bool is_known = W.terms == 6 && ::fabs(begin) < 1e9 && ::fabs(end) < 1e9;
   if constexpr (W.fill == WarpFill::kWrap || W.fill == WarpFill::kReflect) {
     if (is_known) {
       first = (long long)::floor(lowest / W.width) - 1;
