@@ -121,9 +121,9 @@ class ModelBuilder {
       return;
     }
     const Layer& layer = *model_.layers_[first.layer];
-    const std::vector<std::string> names =
-        layer.config() == nullptr ? std::vector<std::string>()
-                                  : further_outputs(*layer.config(), config.object);
+    const std::vector<std::string> names = layer.config() == nullptr
+                                               ? std::vector<std::string>()
+                                               : further_outputs(*layer.config(), config.object);
     const std::vector<Shape> shapes =
         is_failed(first.output_shape) ? std::vector<Shape>() : layer.further_shapes();
     for (size_t i = 0; i < names.size(); ++i) {

@@ -1,6 +1,6 @@
-// Where an image is sampled at affine or projective coordinates (ir/ops/warp.cc): a place along one axis is
-// between two pixels, its taps. Products and sums are rounded one by one, so that places are the
-// same on every device.
+// Where an image is sampled at affine or projective coordinates (ir/ops/warp.cc): a place along one
+// axis is between two pixels, its taps. Products and sums are rounded one by one, so that places
+// are the same on every device.
 #pragma once
 
 #include "backend/formulas/math.h"
