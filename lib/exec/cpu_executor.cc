@@ -47,15 +47,17 @@ size_t largest_scratch(const cpu::KernelList& kernels) {
 // Whether the next step runs on all workers or on the calling thread alone. Both give the same
 // bits; alone is faster for tiny programs, and where other processes compute on the same cores, so
 // that a worker that was put aside holds up all others at every barrier. Both are timed now and
-// then.
+// then, but long steps are never tried alone: barriers are nothing in their time.
 class ModeChooser {
  public:
   enum Mode : int { kTogether, kAlone };
 
   Mode next() {
     ++runs_;
-    if (runs_ <= 4)
-      return runs_ <= 2 ? kTogether : kAlone;
+    if (runs_ <= 2 || time_[kTogether] > kLongSeconds)
+      return kTogether;
+    if (runs_ <= 4 || time_[kAlone] == 0)
+      return kAlone;
     const Mode best = time_[kTogether] <= time_[kAlone] ? kTogether : kAlone;
     if (--until_trial_ > 0)
       return best;
@@ -71,6 +73,7 @@ class ModeChooser {
   }
 
  private:
+  static constexpr double kLongSeconds = 0.1;
   static constexpr int kFirstInterval = 32, kLongestInterval = 1024;
   double time_[2] = {};
   int64_t runs_ = 0;
