@@ -1,7 +1,6 @@
 // Convolutions in float32 that are matrix products: those of one cell, over all pixels of adjacent
 // images at once, and the gradients of kernels over images of a few pixels, whose patches are
-// copied side by side first. Such gradients took oneDNN's primitives five times as long: each of
-// their terms is as large as the kernel.
+// copied side by side first: oneDNN's primitives write several terms as large as the kernel.
 #pragma once
 
 #include <vector>
