@@ -33,24 +33,6 @@ bool has_primitives(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
 }
 
-// A run of images: [begin, end).
-struct Run {
-  size_t begin, end;
-};
-
-template <class IsNext>
-std::vector<Run> find_runs(size_t count, const IsNext& is_next) {
-  std::vector<Run> runs;
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0 && is_next(i)) {
-      runs.back().end = i + 1;
-    } else {
-      runs.push_back({i, i + 1});
-    }
-  }
-  return runs;
-}
-
 // `most` images, or somewhat fewer where that leaves no remainder: it would be one more primitive.
 int64_t images_of_chunk(const std::vector<Run>& runs, int64_t most) {
   for (int64_t size = most; 2 * size > most; --size) {

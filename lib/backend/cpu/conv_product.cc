@@ -23,11 +23,6 @@ bool has_products(const ConvShape& shape) {
   return shape.dtype == DType::kFloat32 && shape.groups == 1 && shape.channels >= kFewestChannels &&
          shape.filters >= kFewestChannels;
 }
-bool is_product(const ConvShape& shape) {
-  return has_products(shape) && cells_of(shape) == 1 && shape.output == shape.input &&
-         shape.pads == std::array<int64_t, 3>{0, 0, 0};
-}
-
 // C (m, n) = A (m, k) B (k, n), all row by row.
 MatmulSpec product(int64_t m, int64_t n, int64_t k) {
   MatmulSpec spec;
@@ -42,40 +37,27 @@ MatmulSpec product(int64_t m, int64_t n, int64_t k) {
   return spec;
 }
 
-// The first index of each run of items, is_next(i) being whether item i continues a run, and the
-// end.
-template <class IsNext>
-std::vector<size_t> runs_of(size_t count, const IsNext& is_next) {
-  std::vector<size_t> begins;
-  for (size_t i = 0; i < count; ++i) {
-    if (i == 0 || !is_next(i))
-      begins.push_back(i);
-  }
-  begins.push_back(count);
-  return begins;
-}
-
 std::vector<MatmulSpec> pixel_products(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                                        bool is_forward) {
-  if (!is_product(shape))
+  if (!has_products(shape) || !is_pixelwise(shape))
     return {};
   const int64_t from = is_forward ? shape.input_bytes() : shape.output_bytes();
   const int64_t to = is_forward ? shape.output_bytes() : shape.input_bytes();
-  const std::vector<size_t> runs = runs_of(jobs.size(), [&](size_t i) {
+  const std::vector<Run> runs = find_runs(jobs.size(), [&](size_t i) {
     const ConvJob& last = jobs[i - 1];
     return jobs[i].kernel == last.kernel && jobs[i].from == last.from + from &&
            jobs[i].to == last.to + to;
   });
   std::vector<MatmulSpec> products;
-  for (size_t r = 0; r + 1 < runs.size(); ++r) {
-    const int64_t rows = static_cast<int64_t>(runs[r + 1] - runs[r]) * pixels_of(shape);
+  for (const Run& run : runs) {
+    const int64_t rows = static_cast<int64_t>(run.size()) * pixels_of(shape);
     MatmulSpec spec = is_forward ? product(rows, shape.filters, shape.channels)
                                  : product(rows, shape.channels, shape.filters);
     if (!is_forward) {  // the kernel is (channels, filters)
       spec.b_row = 1;
       spec.b_column = shape.filters;
     }
-    const ConvJob& job = jobs[runs[r]];
+    const ConvJob& job = jobs[run.begin];
     spec.a = job.from;
     spec.b = job.kernel;
     spec.c = job.to;
@@ -172,9 +154,9 @@ WgradProducts patch_products(const ConvWgradSpec& spec, ScratchAllocator& scratc
   const int64_t bytes =
       pixels_of(shape) * cells_of(shape) * shape.channels * shape.item_size();  // of an image
   const auto is_adjacent = [&](const WgradJob& job) {
-    return runs_of(job.images.size(), [&](size_t i) {
+    return find_runs(job.images.size(), [&](size_t i) {
              return job.images[i].dy == job.images[i - 1].dy + shape.output_bytes();
-           }).size() == 2;
+           }).size() == 1;
   };
   if (!std::all_of(spec.jobs.begin(), spec.jobs.end(), is_adjacent))
     return {};
@@ -202,24 +184,23 @@ std::vector<MatmulSpec> conv_products(const ConvDgradSpec& spec) {
 
 WgradProducts wgrad_products(const ConvWgradSpec& spec, ScratchAllocator& scratch) {
   const ConvShape& shape = spec.shape;
-  if (!is_product(shape)) {
-    const bool has_few = has_products(shape) && pixels_of(shape) <= kFewPixels;
-    return has_few ? patch_products(spec, scratch) : WgradProducts{};
-  }
+  if (!has_products(shape))
+    return {};
+  if (!is_pixelwise(shape))
+    return pixels_of(shape) <= kFewPixels ? patch_products(spec, scratch) : WgradProducts{};
   WgradProducts out;
   for (const WgradJob& job : spec.jobs) {
-    const std::vector<size_t> runs = runs_of(job.images.size(), [&](size_t i) {
+    const std::vector<Run> runs = find_runs(job.images.size(), [&](size_t i) {
       const WgradJob::Images& last = job.images[i - 1];
       return job.images[i].x == last.x + shape.input_bytes() &&
              job.images[i].dy == last.dy + shape.output_bytes();
     });
-    if (runs.size() - 1 > kMostRuns)
+    if (runs.size() > kMostRuns)
       return {};
-    for (size_t r = 0; r + 1 < runs.size(); ++r) {
-      const WgradJob::Images& first = job.images[runs[r]];
-      out.products.push_back(
-          kernel_product(shape, first.x, first.dy, runs[r + 1] - runs[r], job.to));
-      out.products.back().accumulate = r > 0;
+    for (const Run& run : runs) {
+      const WgradJob::Images& first = job.images[run.begin];
+      out.products.push_back(kernel_product(shape, first.x, first.dy, run.size(), job.to));
+      out.products.back().accumulate = run.begin > 0;
     }
   }
   return out;

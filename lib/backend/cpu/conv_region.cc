@@ -13,14 +13,17 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-ConvShape flattened(ConvShape shape) {
+bool is_pixelwise(const ConvShape& shape) {
   const Index3 ones{1, 1, 1};
-  if (shape.cells != ones || shape.strides != ones || shape.input != shape.output ||
-      shape.pads != Index3{0, 0, 0}) {
+  return shape.cells == ones && shape.strides == ones && shape.input == shape.output &&
+         shape.pads == Index3{0, 0, 0};
+}
+
+ConvShape flattened(ConvShape shape) {
+  if (!is_pixelwise(shape))
     return shape;
-  }
   shape.input = shape.output = {1, 1, shape.input[0] * shape.input[1] * shape.input[2]};
-  shape.dilations = ones;
+  shape.dilations = {1, 1, 1};
   return shape;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "backend/cpu/conv.h"
 
@@ -32,8 +33,28 @@ struct BoxReader {
 // Appends [begin, end), or extends the last access when that ends at `begin`.
 void add_access(std::vector<Access>& out, const std::byte* begin, int64_t bytes, bool is_write);
 
-// x and y of a convolution of one cell, stride 1 and no padding: all pixels are one line.
+// Whether it is a convolution of one cell, stride 1 and no padding: pixel by pixel.
+bool is_pixelwise(const ConvShape& shape);
+// Of such a one x and y with all pixels as one line; others as they are.
 ConvShape flattened(ConvShape shape);
+
+// A run of adjacent images: [begin, end).
+struct Run {
+  size_t begin, end;
+  size_t size() const { return end - begin; }
+};
+// `is_next(i)`: whether item i continues the run of item i - 1.
+template <class IsNext>
+std::vector<Run> find_runs(size_t count, const IsNext& is_next) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0 && is_next(i))
+      runs.back().end = i + 1;
+    else
+      runs.push_back({i, i + 1});
+  }
+  return runs;
+}
 
 int64_t round_up(int64_t value, int64_t unit);
 int64_t ceil_div(int64_t a, int64_t b);
