@@ -10,9 +10,11 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;      // elements of a block where few temporaries are alive
-constexpr int64_t kSmallBlock = 512;  // otherwise
-constexpr int kManySlots = 8;
+// Elements of a block, so that what a block reads and writes stays in the first-level cache.
+constexpr int64_t kBlock = 1024;
+constexpr int64_t kSmallBlock = 512;
+constexpr size_t kManyArrays = 6;
+constexpr size_t kSlotGap = 64;  // bytes: addresses of slots differ in their low 12 bits
 
 double element_cost(std::string_view op) {  // nanoseconds an element, float32
   constexpr std::string_view kSlow[] = {"exp", "log", "log1p", "expm1", "tanh",
@@ -24,7 +26,7 @@ double element_cost(std::string_view op) {  // nanoseconds an element, float32
 
 // Where a block of an operand or an intermediate result is found.
 struct Place {
-  enum Kind { kOperand, kSlot, kResult } kind = kSlot;
+  enum Kind { kOperand, kSlot, kResult, kValue } kind = kSlot;
   int index = 0;
 };
 
@@ -52,11 +54,15 @@ struct Step {
   ElementParams params;
 };
 
-struct Constant {
-  int slot = 0;
+// One element that stands for all: an operand of one element, or a constant.
+struct Value {
+  const std::byte* data = nullptr;  // null: `constant`
   int64_t item_size = 4;
-  alignas(8) std::byte value[8] = {};
+  alignas(8) std::byte constant[8] = {};
+  int slot = -1;  // filled with it, for loops that take no single element
+  const std::byte* element() const { return data != nullptr ? data : constant; }
 };
+constexpr size_t kValueBytes = sizeof(Value::constant);
 
 struct Result {
   std::byte* data = nullptr;
@@ -73,7 +79,7 @@ class Tape final : public Kernel {
   void run(int64_t begin, int64_t end, std::byte* scratch) const override;
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override;
   size_t scratch_bytes() const override {
-    return static_cast<size_t>(std::max(num_slots_, 1)) * slot_bytes_;
+    return value_bytes_ + static_cast<size_t>(std::max(num_slots_, 1)) * slot_bytes_;
   }
   double cost() const override { return cost_; }
 
@@ -89,7 +95,7 @@ class Tape final : public Kernel {
   const std::byte* gather(const Operand& operand, const Block& block, std::byte* out) const;
   void fill_once(std::byte* scratch) const;
   std::byte* slot(std::byte* scratch, int index) const {
-    return scratch + static_cast<size_t>(index) * slot_bytes_;
+    return scratch + value_bytes_ + static_cast<size_t>(index) * slot_bytes_;
   }
 
   Shape sizes_;  // coalesced
@@ -100,9 +106,10 @@ class Tape final : public Kernel {
   int64_t num_blocks_ = 0;
   int num_slots_ = 0;
   size_t slot_bytes_ = 0;
+  size_t value_bytes_ = 0;  // of copies of all values, before the slots
   double cost_ = 0;
   std::vector<Operand> operands_;
-  std::vector<Constant> constants_;
+  std::vector<Value> values_;
   std::vector<Step> steps_;
   std::vector<Result> results_;
 };
@@ -116,8 +123,8 @@ struct Tape::Builder {
   int num_operands = 0;
   std::vector<int> last_use;  // of each instruction's result, as instruction index
   std::vector<Place> places;  // of each instruction's result
+  std::vector<int> values;    // of operands, then instructions: index in tape.values_, or -1
   std::vector<int> free_slots = {};
-  bool is_fixed(size_t i) const { return instructions[i].op == "constant"; }
 
   int take_slot() {
     if (free_slots.empty())
@@ -154,13 +161,23 @@ struct Tape::Builder {
     return false;
   }
 
-  void place_constant(size_t i) {
-    Constant constant;
-    constant.slot = tape.num_slots_++;  // for the whole run
-    constant.item_size = static_cast<int64_t>(dtype_size(instructions[i].dtype));
-    store_value(constant.value, instructions[i].dtype, instructions[i].low);
-    places[i] = {Place::kSlot, constant.slot};
-    tape.constants_.push_back(constant);
+  void find_values() {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      values.push_back(-1);
+      if (tape.operands_[i].pattern != Pattern::kScalar)
+        continue;
+      values.back() = static_cast<int>(tape.values_.size());
+      tape.values_.push_back({operands[i].data, operands[i].item_size()});
+    }
+    for (const TapeInstruction& instruction : instructions) {
+      values.push_back(-1);
+      if (instruction.op != "constant")
+        continue;
+      values.back() = static_cast<int>(tape.values_.size());
+      Value value{nullptr, static_cast<int64_t>(dtype_size(instruction.dtype))};
+      store_value(value.constant, instruction.dtype, instruction.low);
+      tape.values_.push_back(value);
+    }
   }
 
   void place_result(size_t i) {
@@ -182,7 +199,22 @@ struct Tape::Builder {
     return arg < num_operands ? operands[arg].dtype : instructions[arg - num_operands].dtype;
   }
 
+  // Which operand of a binary op is one element, where a loop takes it as that; otherwise -1.
+  int scalar_arg(const TapeInstruction& instruction) const {
+    const int op = find_element_op(instruction.op);
+    if (op < 0 || instruction.args.size() != 2)
+      return -1;
+    const bool left = values[instruction.args[0]] >= 0, right = values[instruction.args[1]] >= 0;
+    const int which = left ? 0 : 1;
+    const TypeIndex type = type_index(dtype_of(instruction.args[0]));
+    return left != right && kernels().element_by_scalar[which][op][type] != nullptr ? which : -1;
+  }
+
   ElementLoop find_loop(const TapeInstruction& instruction) const {
+    if (const int which = scalar_arg(instruction); which >= 0) {
+      return kernels().element_by_scalar[which][find_element_op(instruction.op)]
+                                        [type_index(dtype_of(instruction.args[0]))];
+    }
     const TypeIndex to = type_index(instruction.dtype);
     if (instruction.op == "cast") {
       return kernels().cast[type_index(dtype_of(instruction.args[0]))][to];
@@ -197,6 +229,18 @@ struct Tape::Builder {
     return loop;
   }
 
+  Place place_of(int arg, bool as_one_element) {
+    if (const int v = values[arg]; v >= 0) {
+      Value& value = tape.values_[v];
+      if (as_one_element)
+        return {Place::kValue, v};
+      if (value.slot < 0)
+        value.slot = tape.num_slots_++;  // for the whole run
+      return {Place::kSlot, value.slot};
+    }
+    return arg < num_operands ? Place{Place::kOperand, arg} : places[arg - num_operands];
+  }
+
   void add_step(size_t i) {
     const TapeInstruction& instruction = instructions[i];
     Step step;
@@ -205,47 +249,54 @@ struct Tape::Builder {
     step.num_args = static_cast<int>(instruction.args.size());
     MESHTRAIN_CHECK(step.num_args >= 1 && step.num_args <= 3, "op `{}` with {} operands",
                     instruction.op, step.num_args);
-    for (int a = 0; a < step.num_args; ++a) {
-      const int arg = instruction.args[a];
-      step.args[a] = arg < num_operands ? Place{Place::kOperand, arg} : places[arg - num_operands];
-    }
+    const int scalar = scalar_arg(instruction);
+    for (int a = 0; a < step.num_args; ++a)
+      step.args[a] = place_of(instruction.args[a], a == scalar);
+    const std::vector<int> dead = last_read_by(i);
+    // A result may take the place of an operand only where its elements are as wide.
+    const bool in_place = std::all_of(dead.begin(), dead.end(), [&](int d) {
+      return dtype_size(instructions[d].dtype) == dtype_size(instruction.dtype);
+    });
+    if (in_place)
+      release(dead);
     place_result(i);
     step.out = places[i];
     tape.steps_.push_back(step);
     tape.cost_ += static_cast<double>(tape.total_) * element_cost(instruction.op);
-    release(i);
+    if (!in_place)
+      release(dead);
+    if (last_use[i] == -1)
+      release({static_cast<int>(i)});
   }
 
-  // Slots of intermediate results that no later instruction reads.
-  void release(size_t i) {
+  // Instructions whose results no instruction after `i` reads.
+  std::vector<int> last_read_by(size_t i) const {
     std::vector<int> dead;
     for (int arg : instructions[i].args) {
-      if (arg >= num_operands && last_use[arg - num_operands] == static_cast<int>(i)) {
+      if (arg >= num_operands && last_use[arg - num_operands] == static_cast<int>(i))
         dead.push_back(arg - num_operands);
-      }
     }
-    if (last_use[i] == -1)
-      dead.push_back(static_cast<int>(i));
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
+    return dead;
+  }
+
+  void release(const std::vector<int>& dead) {
     for (int d : dead) {
       const bool is_result = std::any_of(results.begin(), results.end(),
                                          [d](const TapeResult& r) { return r.instruction == d; });
-      if (places[d].kind == Place::kSlot && !is_result && !is_fixed(static_cast<size_t>(d))) {
+      if (places[d].kind == Place::kSlot && !is_result && values[num_operands + d] < 0)
         free_slots.push_back(places[d].index);
-      }
     }
   }
 
   void build() {
     find_last_uses();
+    find_values();
     places.resize(instructions.size());
     for (size_t i = 0; i < instructions.size(); ++i) {
-      if (is_fixed(i)) {
-        place_constant(i);
-      } else {
+      if (values[operands.size() + i] < 0)
         add_step(i);
-      }
     }
   }
 };
@@ -277,7 +328,7 @@ Tape::Tape(const Shape& shape, const std::vector<View>& operands,
                                                                   : Pattern::kStrided;
     if (total_ == 1)
       operand.pattern = Pattern::kFull;
-    if (operand.pattern != Pattern::kFull)
+    if (operand.pattern == Pattern::kPeriodic || operand.pattern == Pattern::kStrided)
       operand.slot = num_slots_++;
     widest = std::max(widest, operand.item_size);
     cost_ += static_cast<double>(total_) * 0.02 * static_cast<double>(operand.item_size);
@@ -290,13 +341,15 @@ Tape::Tape(const Shape& shape, const std::vector<View>& operands,
   for (const TapeInstruction& instruction : tape) {
     widest = std::max(widest, static_cast<int64_t>(dtype_size(instruction.dtype)));
   }
-  Builder{*this, operands, tape, results, static_cast<int>(operands.size()), {}, {}}.build();
+  Builder{*this, operands, tape, results, static_cast<int>(operands.size()), {}, {}, {}}.build();
   choose_blocks();
-  slot_bytes_ = static_cast<size_t>((block_size_ * widest + 63) / 64 * 64);
+  slot_bytes_ = static_cast<size_t>((block_size_ * widest + 63) / 64 * 64) + kSlotGap;
+  value_bytes_ = (values_.size() * kValueBytes + 63) / 64 * 64;
 }
 
 void Tape::choose_blocks() {
-  const int64_t target = num_slots_ > kManySlots ? kSmallBlock : kBlock;
+  const size_t arrays = static_cast<size_t>(num_slots_) + operands_.size() + results_.size();
+  const int64_t target = arrays > kManyArrays ? kSmallBlock : kBlock;
   const bool by_rows = std::any_of(operands_.begin(), operands_.end(), [](const Operand& operand) {
     return operand.pattern == Pattern::kPeriodic || operand.pattern == Pattern::kStrided;
   });
@@ -359,6 +412,8 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
   switch (place.kind) {
     case Place::kSlot:
       return slot(scratch, place.index);
+    case Place::kValue:
+      return scratch + static_cast<size_t>(place.index) * kValueBytes;
     case Place::kResult:
       return results_[place.index].data + block.begin * results_[place.index].item_size;
     case Place::kOperand:
@@ -373,17 +428,18 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
   return gather(operand, block, gathered);
 }
 
-// Fills the values that are equal in every block: constants, scalar operands, a repeated last
-// dimension.
+// Fills what is equal in every block: constants, scalar operands, a repeated last dimension.
 void Tape::fill_once(std::byte* scratch) const {
   const int64_t most = std::min(block_size_, total_);
-  for (const Constant& constant : constants_)
-    fill_elements(slot(scratch, constant.slot), constant.value, constant.item_size, most);
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const Value& value = values_[v];
+    std::memcpy(scratch + v * kValueBytes, value.element(), static_cast<size_t>(value.item_size));
+    if (value.slot >= 0)
+      fill_elements(slot(scratch, value.slot), value.element(), value.item_size, most);
+  }
   for (const Operand& operand : operands_) {
-    std::byte* out = slot(scratch, operand.slot);
-    if (operand.pattern == Pattern::kScalar) {
-      fill_elements(out, operand.data, operand.item_size, most);
-    } else if (operand.pattern == Pattern::kPeriodic) {
+    if (operand.pattern == Pattern::kPeriodic) {
+      std::byte* out = slot(scratch, operand.slot);
       const std::byte* filled = gather(operand, {0, most}, out);
       if (filled != out)
         std::memcpy(out, filled, static_cast<size_t>(most * operand.item_size));

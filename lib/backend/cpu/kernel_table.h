@@ -136,6 +136,8 @@ using AttentionLoop = void (*)(const AttentionArgs& args, void* scratch);
 
 struct KernelTable {
   ElementLoop element[static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
+  // [0]: a is one element for all of b, [1]: b is. Binary ops that need no vector math only.
+  ElementLoop element_by_scalar[2][static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
   ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]; 16 bits to and from float32 only
   ReduceRows reduce_rows[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
   ReduceColumns reduce_columns[static_cast<int>(Reduction::kCount)][kNumTypes] = {};

@@ -25,6 +25,28 @@ void binary_loop(void* out, const void* a, const void* b, const void*, int64_t n
     o[i] = F(x[i], y[i]);
 }
 
+template <class R, class T, R (*F)(T, T)>
+void scalar_left_loop(void* out, const void* a, const void* b, const void*, int64_t n,
+                      const ElementParams&) {
+  R* o = static_cast<R*>(out);
+  const T x = *static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = F(x, y[i]);
+}
+
+template <class R, class T, R (*F)(T, T)>
+void scalar_right_loop(void* out, const void* a, const void* b, const void*, int64_t n,
+                       const ElementParams&) {
+  R* o = static_cast<R*>(out);
+  const T* x = static_cast<const T*>(a);
+  const T y = *static_cast<const T*>(b);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = F(x[i], y);
+}
+
 template <class T>
 void select_loop(void* out, const void* a, const void* b, const void* c, int64_t n,
                  const ElementParams&) {
@@ -69,18 +91,25 @@ ElementLoop& entry(KernelTable& table, ElementOp op, int type) {
   return table.element[static_cast<int>(op)][type];
 }
 
+template <class R, class T, R (*F)(T, T)>
+void fill_binary(KernelTable& table, ElementOp op) {
+  entry(table, op, kIndexOf<T>) = binary_loop<R, T, F>;
+  table.element_by_scalar[0][static_cast<int>(op)][kIndexOf<T>] = scalar_left_loop<R, T, F>;
+  table.element_by_scalar[1][static_cast<int>(op)][kIndexOf<T>] = scalar_right_loop<R, T, F>;
+}
+
 template <class T>
 void fill_any(KernelTable& table) {
   const auto set = [&](ElementOp op, ElementLoop loop) { entry(table, op, kIndexOf<T>) = loop; };
   set(ElementOp::k_copy, unary_loop<T, T, mt::copy>);
-  set(ElementOp::k_max, binary_loop<T, T, mt::max>);
-  set(ElementOp::k_min, binary_loop<T, T, mt::min>);
-  set(ElementOp::k_eq, binary_loop<uint8_t, T, mt::eq>);
-  set(ElementOp::k_ne, binary_loop<uint8_t, T, mt::ne>);
-  set(ElementOp::k_lt, binary_loop<uint8_t, T, mt::lt>);
-  set(ElementOp::k_le, binary_loop<uint8_t, T, mt::le>);
-  set(ElementOp::k_gt, binary_loop<uint8_t, T, mt::gt>);
-  set(ElementOp::k_ge, binary_loop<uint8_t, T, mt::ge>);
+  fill_binary<T, T, mt::max>(table, ElementOp::k_max);
+  fill_binary<T, T, mt::min>(table, ElementOp::k_min);
+  fill_binary<uint8_t, T, mt::eq>(table, ElementOp::k_eq);
+  fill_binary<uint8_t, T, mt::ne>(table, ElementOp::k_ne);
+  fill_binary<uint8_t, T, mt::lt>(table, ElementOp::k_lt);
+  fill_binary<uint8_t, T, mt::le>(table, ElementOp::k_le);
+  fill_binary<uint8_t, T, mt::gt>(table, ElementOp::k_gt);
+  fill_binary<uint8_t, T, mt::ge>(table, ElementOp::k_ge);
   set(ElementOp::k_select, select_loop<T>);
 }
 
@@ -94,13 +123,13 @@ void fill_number(KernelTable& table) {
   set(ElementOp::k_sign, unary_loop<T, T, mt::sign>);
   set(ElementOp::k_relu, unary_loop<T, T, mt::relu>);
   set(ElementOp::k_step, unary_loop<T, T, mt::step>);
-  set(ElementOp::k_add, binary_loop<T, T, mt::add>);
-  set(ElementOp::k_sub, binary_loop<T, T, mt::sub>);
-  set(ElementOp::k_mul, binary_loop<T, T, mt::mul>);
-  set(ElementOp::k_div, binary_loop<T, T, mt::div>);
+  fill_binary<T, T, mt::add>(table, ElementOp::k_add);
+  fill_binary<T, T, mt::sub>(table, ElementOp::k_sub);
+  fill_binary<T, T, mt::mul>(table, ElementOp::k_mul);
+  fill_binary<T, T, mt::div>(table, ElementOp::k_div);
   set(ElementOp::k_clamp, clamp_loop<T>);
   if constexpr (!kIsFloat<T>) {
-    set(ElementOp::k_pow, binary_loop<T, T, mt::pow>);
+    fill_binary<T, T, mt::pow>(table, ElementOp::k_pow);
     set(ElementOp::k_floor, unary_loop<T, T, mt::copy>);
     set(ElementOp::k_ceil, unary_loop<T, T, mt::copy>);
     set(ElementOp::k_round, unary_loop<T, T, mt::copy>);
