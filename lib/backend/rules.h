@@ -13,7 +13,8 @@ namespace meshtrain {
   X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal) \
   X(relu) X(step) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
   X(min) X(pow) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or) \
-  X(select) X(clamp) X(channel_affine)
+  X(select) X(clamp) X(channel_affine) X(gelu) X(gelu_tanh) X(silu) X(gelu_grad) \
+  X(gelu_tanh_grad) X(silu_grad)
 // clang-format on
 
 enum class Reduction : int { kSum, kMax, kMin, kCount };

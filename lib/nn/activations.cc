@@ -43,13 +43,7 @@ ValueId relu6(Builder& b, ValueId x) {
 }
 
 ValueId gelu(Builder& b, ValueId x, bool approximate) {
-  const ValueId half = b.mul(x, 0.5);
-  if (approximate) {
-    const ValueId cube = b.mul(b.mul(b.square(x), x), 0.044715);
-    const ValueId inner = b.mul(b.add(x, cube), std::sqrt(2 / M_PI));
-    return b.mul(half, b.add(b.unary("tanh", inner), 1.0));
-  }
-  return b.mul(half, b.add(b.unary("erf", b.mul(x, M_SQRT1_2)), 1.0));
+  return b.unary(approximate ? "gelu_tanh" : "gelu", x);
 }
 
 int normal_axis(Builder& b, ValueId x, int64_t axis) {
@@ -139,7 +133,7 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
          const ValueId middle = b.mul(b.square(b.add(x, 1.0)), 0.25);
          return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, x), like(b, x, 0));
        }},
-      {"silu", [](Builder& b, ValueId x, Args) { return b.mul(x, sigmoid(b, x)); }},
+      {"silu", [](Builder& b, ValueId x, Args) { return b.unary("silu", x); }},
       {"gelu",
        [](Builder& b, ValueId x, Args args) { return gelu(b, x, args.boolean("approximate")); }},
       {"glu", [](Builder& b, ValueId x, Args args) { return glu(b, x, args.integer("axis")); }},

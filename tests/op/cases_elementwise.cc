@@ -8,8 +8,9 @@ namespace {
 const OperandSpec kPositive{{4, 6}, DType::kFloat64, 0.2, 3.1};
 
 void add_unary(std::vector<OpCase>& cases) {
-  for (const char* op : {"neg", "exp", "expm1", "tanh", "sigmoid", "softplus", "square", "abs",
-                         "sign", "erf", "sin", "cos", "floor", "round", "relu", "is_finite"}) {
+  for (const char* op :
+       {"neg", "exp", "expm1", "tanh", "sigmoid", "softplus", "square", "abs", "sign", "erf", "sin",
+        "cos", "floor", "round", "relu", "is_finite", "gelu", "gelu_tanh", "silu"}) {
     cases.push_back({op, op, {{{4, 6}}}});
   }
   for (const char* op : {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}) {
@@ -22,6 +23,10 @@ void add_unary(std::vector<OpCase>& cases) {
 void add_binary(std::vector<OpCase>& cases) {
   for (const char* op : {"add", "sub", "mul", "max", "min", "eq", "ne", "lt", "le", "gt", "ge"}) {
     cases.push_back({op, op, {{{4, 6}}, {{4, 6}}}});
+  }
+  for (const char* op : {"gelu_grad", "gelu_tanh_grad", "silu_grad"}) {
+    cases.push_back({op, op, {{{4, 6}}, {{4, 6}}}});
+    cases.back().has_gradient = false;
   }
   for (const char* op : {"add", "mul", "max", "sub", "lt"}) {
     cases.push_back({fmt::format("{} of a matrix and a row", op), op, {{{4, 6}}, {{6}}}});

@@ -29,7 +29,23 @@ double sign(double x) {
 using Unary = double (*)(double);
 using Binary = double (*)(double, double);
 
+// Derivatives of x P(x), with P the normal distribution function, and of its form with tanh.
+double gelu_slope(double x) {
+  return std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+}
+double gelu_tanh_slope(double x) {
+  const double scale = std::sqrt(2 / M_PI), cosh = std::cosh(scale * (x + 0.044715 * x * x * x));
+  return (1 + std::tanh(scale * (x + 0.044715 * x * x * x))) / 2 +
+         x / 2 * scale * (1 + 3 * 0.044715 * x * x) / (cosh * cosh);
+}
+
 const std::pair<std::string_view, Unary> kUnary[] = {
+    {"gelu", [](double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }},
+    {"gelu_tanh",
+     [](double x) {
+       return x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * std::pow(x, 3)))) / 2;
+     }},
+    {"silu", [](double x) { return x * sigmoid(x); }},
     {"neg", [](double x) { return -x; }},
     {"exp", [](double x) { return std::exp(x); }},
     {"log", [](double x) { return std::log(x); }},
@@ -64,6 +80,9 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"max", maximum},
     {"min", minimum},
     {"pow", [](double a, double b) { return std::pow(a, b); }},
+    {"gelu_grad", [](double x, double g) { return g * gelu_slope(x); }},
+    {"gelu_tanh_grad", [](double x, double g) { return g * gelu_tanh_slope(x); }},
+    {"silu_grad", [](double x, double g) { return g * sigmoid(x) * (1 + x * (1 - sigmoid(x))); }},
     {"eq", [](double a, double b) { return a == b ? 1.0 : 0.0; }},
     {"ne", [](double a, double b) { return a != b ? 1.0 : 0.0; }},
     {"lt", [](double a, double b) { return a < b ? 1.0 : 0.0; }},

@@ -19,7 +19,9 @@ constexpr size_t kSlotGap = 64;  // bytes: addresses of slots differ in their lo
 double element_cost(std::string_view op) {  // nanoseconds an element, float32
   constexpr std::string_view kSlow[] = {"exp", "log", "log1p", "expm1", "tanh",
                                         "erf", "sin", "cos",   "pow",   "sigmoid"};
-  if (op == "softplus")
+  constexpr std::string_view kTwoFunctions[] = {"softplus",  "gelu",           "gelu_tanh", "silu",
+                                                "gelu_grad", "gelu_tanh_grad", "silu_grad"};
+  if (std::find(std::begin(kTwoFunctions), std::end(kTwoFunctions), op) != std::end(kTwoFunctions))
     return 1.2;
   return std::find(std::begin(kSlow), std::end(kSlow), op) != std::end(kSlow) ? 0.5 : 0.06;
 }

@@ -197,6 +197,41 @@ template <class T>
 MT_FN T softplus(T x) {
   return max(x, T(0)) + log1p(exp(-abs(x)));
 }
+
+// x times the normal distribution function of x (D. Hendrycks, K. Gimpel, "Gaussian Error Linear
+// Units", 2016), and that paper's form with tanh. The gradients take the cotangent of the result.
+template <class T>
+MT_FN T gelu(T x) {
+  return x * T(0.5) * (erf(x * T(0.70710678118654752)) + T(1));
+}
+template <class T>
+MT_FN T gelu_grad(T x, T cotangent) {
+  const T density = exp(x * x * T(-0.5)) * T(0.39894228040143268);
+  const T below = (erf(x * T(0.70710678118654752)) + T(1)) * T(0.5);
+  return cotangent * (below + x * density);
+}
+template <class T>
+MT_FN T gelu_tanh(T x) {
+  const T inner = (x + x * x * x * T(0.044715)) * T(0.79788456080286536);
+  return x * T(0.5) * (tanh(inner) + T(1));
+}
+template <class T>
+MT_FN T gelu_tanh_grad(T x, T cotangent) {
+  const T square = x * x;
+  const T t = tanh((x + square * x * T(0.044715)) * T(0.79788456080286536));
+  const T slope = (T(1) + square * T(3 * 0.044715)) * T(0.79788456080286536);
+  return cotangent * (((t + T(1)) + x * slope * (T(1) - t * t)) * T(0.5));
+}
+template <class T>
+MT_FN T silu(T x) {
+  return x * sigmoid(x);
+}
+template <class T>
+MT_FN T silu_grad(T x, T cotangent) {
+  const T s = sigmoid(x);
+  return cotangent * (s * (T(1) + x * (T(1) - s)));
+}
+
 // Rounded twice.
 template <class T>
 MT_FN T channel_affine(T x, T scale, T shift) {

@@ -1,7 +1,6 @@
 #include "backend/gpu/epilogue.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace meshtrain::gpu {
 namespace {
@@ -14,64 +13,14 @@ class Formulas {
 
   // The arguments of the instruction that computes `value`; null where that is no such op.
   const std::vector<int>* arguments(int value, std::string_view op) const {
-    const TapeInstruction* made = maker(value);
-    return made != nullptr && made->op == op ? &made->args : nullptr;
+    if (value < num_operands_)
+      return nullptr;
+    const TapeInstruction& made = tape_[static_cast<size_t>(value - num_operands_)];
+    return made.op == op ? &made.args : nullptr;
   }
   bool is_operand(int value) const { return value >= 0 && value < num_operands_; }
 
-  // x of x * number or number * x, and of sums likewise; -1 where `value` is none of them.
-  int beside(int value, std::string_view op, double number) const {
-    const std::vector<int>* args = arguments(value, op);
-    if (args == nullptr)
-      return -1;
-    return is_number((*args)[1], number)   ? (*args)[0]
-           : is_number((*args)[0], number) ? (*args)[1]
-                                           : -1;
-  }
-
-  // The x of which `value` is the tanh form of gelu; -1 where it is not.
-  int gelu_argument(int value) const {
-    const std::vector<int>* product = arguments(value, "mul");
-    if (product == nullptr)
-      return -1;
-    for (const auto& [half, other] :
-         {std::pair((*product)[0], (*product)[1]), std::pair((*product)[1], (*product)[0])}) {
-      const int x = beside(half, "mul", 0.5);
-      const std::vector<int>* tanh = arguments(beside(other, "add", 1), "tanh");
-      const std::vector<int>* sum =
-          tanh == nullptr ? nullptr
-                          : arguments(beside((*tanh)[0], "mul", std::sqrt(2 / M_PI)), "add");
-      if (x >= 0 && sum != nullptr && has(*sum, x) && is_cubic(other_of(*sum, x), x))
-        return x;
-    }
-    return -1;
-  }
-
  private:
-  const TapeInstruction* maker(int value) const {
-    return value < num_operands_ ? nullptr : &tape_[static_cast<size_t>(value - num_operands_)];
-  }
-  // Constants may have been rounded to float32 on their way.
-  bool is_number(int value, double number) const {
-    const TapeInstruction* made = maker(value);
-    return made != nullptr && made->op == "constant" &&
-           std::abs(made->low - number) <= 1e-7 * std::abs(number);
-  }
-  static bool has(const std::vector<int>& pair, int value) {
-    return std::find(pair.begin(), pair.end(), value) != pair.end();
-  }
-  static int other_of(const std::vector<int>& pair, int value) {
-    return pair[0] == value ? pair[1] : pair[0];
-  }
-  // 0.044715 * (x^2 * x)
-  bool is_cubic(int value, int x) const {
-    const std::vector<int>* cube = arguments(beside(value, "mul", 0.044715), "mul");
-    if (cube == nullptr || !has(*cube, x))
-      return false;
-    const std::vector<int>* square = arguments(other_of(*cube, x), "square");
-    return square != nullptr && (*square)[0] == x;
-  }
-
   int num_operands_;
   const std::vector<TapeInstruction>& tape_;
 };
@@ -99,9 +48,9 @@ std::optional<EpilogueTape> epilogue_tape(const std::vector<View>& operands,
   if (const std::vector<int>* relu = formulas.arguments(value, "relu")) {
     out.activation = Activation::kRelu;
     value = (*relu)[0];
-  } else if (const int x = formulas.gelu_argument(value); x >= 0) {
+  } else if (const std::vector<int>* gelu = formulas.arguments(value, "gelu_tanh")) {
     out.activation = Activation::kGelu;
-    value = x;
+    value = (*gelu)[0];
   }
   const auto is_product = [&](int operand) {
     const View& view = operands[static_cast<size_t>(operand)];

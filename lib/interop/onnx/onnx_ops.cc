@@ -173,6 +173,21 @@ OnnxTensor OnnxOps::one_result(const Node& node, NodeId id, std::string& problem
   return elementwise(node, problem);
 }
 
+OnnxTensor OnnxOps::gelu(const OnnxTensor& x, bool is_tanh, DType type) {
+  const auto product = [&](const OnnxTensor& a, double b) {
+    return g_.add("Mul", {a, g_.scalar(b, type)});
+  };
+  OnnxTensor function;
+  if (is_tanh) {
+    const OnnxTensor cube = g_.add("Mul", {g_.add("Mul", {x, x}), x});
+    const OnnxTensor sum = g_.add("Add", {x, product(cube, 0.044715)});
+    function = g_.add("Tanh", {product(sum, std::sqrt(2 / M_PI))});
+  } else {
+    function = g_.add("Erf", {product(x, M_SQRT1_2)});
+  }
+  return g_.add("Mul", {product(x, 0.5), g_.add("Add", {function, g_.scalar(1, type)})});
+}
+
 OnnxTensor OnnxOps::elementwise(const Node& node, std::string& problem) {
   const std::string_view op = node.op->name;
   std::vector<OnnxTensor> inputs;
@@ -197,6 +212,12 @@ OnnxTensor OnnxOps::elementwise(const Node& node, std::string& problem) {
   }
   if (op == "expm1") {
     return g_.add("Sub", {g_.add("Exp", inputs), g_.scalar(1, type)});
+  }
+  if (op == "silu") {
+    return g_.add("Mul", {inputs[0], g_.add("Sigmoid", inputs)});
+  }
+  if (op == "gelu" || op == "gelu_tanh") {
+    return gelu(inputs[0], op == "gelu_tanh", type);
   }
   if (op == "ne") {
     return g_.add("Not", {g_.add("Equal", inputs)});

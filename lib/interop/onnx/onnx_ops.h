@@ -33,6 +33,7 @@ class OnnxOps {
   DType dtype(ValueId value) const { return graphs_[0].dtype(value); }
 
   OnnxTensor one_result(const Node& node, NodeId id, std::string& problem);
+  OnnxTensor gelu(const OnnxTensor& x, bool is_tanh, DType type);
   OnnxTensor elementwise(const Node& node, std::string& problem);
   OnnxTensor number(const Node& node, NodeId id, std::string& problem);
   OnnxTensor source(const Node& node, NodeId id, std::string& problem);

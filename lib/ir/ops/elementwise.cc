@@ -3,7 +3,7 @@
 //
 //   any number     neg square abs sign relu; add sub mul div max min; clamp
 //   floats         exp log log1p expm1 tanh sigmoid softplus sqrt rsqrt erf sin cos floor round
-//                  reciprocal; pow
+//                  reciprocal; pow; gelu gelu_tanh silu; gelu_grad gelu_tanh_grad silu_grad (x, dy)
 //   float -> bool  is_finite
 //   any -> bool    eq ne lt le gt ge
 //   bool           logical_not logical_and logical_or
@@ -92,6 +92,7 @@ struct UnaryOp {
   Takes takes;
   UnaryVjp vjp;  // null: none
   bool gives_bool = false;
+  bool keeps_operand = false;  // x itself, for the gradient
 };
 
 const double kTwoOverRootPi = 2.0 * std::numbers::inv_sqrtpi;
@@ -114,6 +115,15 @@ const UnaryOp kUnaryOps[] = {
      }},
     {"softplus", Takes::kFloat,
      [](Builder& b, ValueId x, ValueId, ValueId g) { return b.mul(g, b.unary("sigmoid", x)); }},
+    {"gelu", Takes::kFloat,
+     [](Builder& b, ValueId x, ValueId, ValueId g) { return b.binary("gelu_grad", x, g); }, false,
+     true},
+    {"gelu_tanh", Takes::kFloat,
+     [](Builder& b, ValueId x, ValueId, ValueId g) { return b.binary("gelu_tanh_grad", x, g); },
+     false, true},
+    {"silu", Takes::kFloat,
+     [](Builder& b, ValueId x, ValueId, ValueId g) { return b.binary("silu_grad", x, g); }, false,
+     true},
     {"sqrt", Takes::kFloat,
      [](Builder& b, ValueId, ValueId y, ValueId g) { return b.div(b.mul(g, 0.5), y); }},
     {"rsqrt", Takes::kFloat,
@@ -153,6 +163,7 @@ OpDef make_unary(const UnaryOp& kind) {
   if (kind.name == "neg") {
     op.linearity = linear({.any_one = 1});
   }
+  op.is_costly = op.is_costly && !kind.keeps_operand;  // to keep y, too, takes more
   if (kind.vjp != nullptr) {
     op.vjp = [vjp = kind.vjp](Builder& b, const Node& node, std::span<const ValueId> g) {
       return std::vector<ValueId>{vjp(b, node.inputs[0], node.outputs[0], g[0])};
@@ -228,6 +239,9 @@ const BinaryOp kBinaryOps[] = {
        return std::pair(winner_share(b, "lt", a, c, g), winner_share(b, "gt", a, c, g));
      }},
     {"pow", Takes::kFloat, pow_vjp},
+    {"gelu_grad", Takes::kFloat, nullptr, {.any_one = 0b10}},
+    {"gelu_tanh_grad", Takes::kFloat, nullptr, {.any_one = 0b10}},
+    {"silu_grad", Takes::kFloat, nullptr, {.any_one = 0b10}},
     {"eq", Takes::kAny, nullptr, {}, {}, true},
     {"ne", Takes::kAny, nullptr, {}, {}, true},
     {"lt", Takes::kNumber, nullptr, {}, {}, true},

@@ -73,6 +73,9 @@ TEST_CASE("vector math is within a few units of the last place on every level") 
   check_function(ElementOp::k_cos, [](double x) { return std::cos(x); });
   check_function(ElementOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); });
   check_function(ElementOp::k_softplus, [](double x) { return std::log1p(std::exp(x)); });
+  check_function(ElementOp::k_gelu,
+                 [](double x) { return x * std::erfc(-x * std::sqrt(0.5)) / 2; });
+  check_function(ElementOp::k_silu, [](double x) { return x / (1 + std::exp(-x)); });
   check_function(
       ElementOp::k_log, [](double x) { return std::log(x); }, true);
   check_function(

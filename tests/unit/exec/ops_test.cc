@@ -9,8 +9,9 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 TEST_CASE("unary ops equal the interpreter on every split") {
-  for (const char* op : {"neg", "exp", "expm1", "tanh", "sigmoid", "softplus", "square", "abs",
-                         "sign", "erf", "sin", "cos", "floor", "round", "relu", "is_finite"}) {
+  for (const char* op :
+       {"neg", "exp", "expm1", "tanh", "sigmoid", "softplus", "square", "abs", "sign", "erf", "sin",
+        "cos", "floor", "round", "relu", "is_finite", "gelu", "gelu_tanh", "silu"}) {
     check_everywhere({op, {{{8, 13, 16}}}});
   }
   for (const char* op : {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}) {
@@ -27,6 +28,8 @@ TEST_CASE("binary ops broadcast as the interpreter does on every split") {
     check_everywhere({op, {{{16, 8}}, {{16, 1}}}});
     check_everywhere({op, {{{16, 8}}, {{}}}});
   }
+  for (const char* op : {"gelu_grad", "gelu_tanh_grad", "silu_grad"})
+    check_everywhere({op, {{{16, 1500}}, {{16, 1500}}}});
   check_everywhere({"pow", {{{16, 8}, DType::kFloat32, Values::kPositive}, {{8}}}, {}, 1e-5});
   check_everywhere({"add", {{{8, 1, 24}}, {{5, 24}}}});
   check_everywhere({"mul", {{{1, 5, 1}}, {{8, 1, 16}}}});

@@ -96,7 +96,8 @@ TEST_CASE("softmax and normalizations and cross-entropy are computed row by row"
     const int64_t arena_before = program.arena_bytes;
     fuse_rows(program);
     // Operands of a group live until it ends, and the array that it computes from is one of them.
-    CHECK(static_cast<double>(program.arena_bytes) <= 1.06 * static_cast<double>(arena_before));
+    constexpr int64_t kOneArray = int64_t{64} * 32 * 64 * 4;
+    CHECK(program.arena_bytes <= arena_before + kOneArray + 2 * kSmall);
     CHECK(memory_plan_problem(program) == "");
     const Made after = made(program);
     CHECK(after.launches == counts.launches_after);

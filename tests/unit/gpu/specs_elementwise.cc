@@ -60,8 +60,9 @@ void add_float_ops(SpecList& list, DType dtype) {
   const std::vector<OpCase> exact = {
       {"neg"},   {"square"}, {"abs"},  {"sign"}, {"floor"},          {"ceil"},
       {"round"}, {"relu"},   {"step"}, {"copy"}, {"is_finite", true}};
-  const std::vector<OpCase> functions = {{"exp"}, {"expm1"},    {"tanh"}, {"sigmoid"},
-                                         {"erf"}, {"softplus"}, {"sin"},  {"cos"}};
+  const std::vector<OpCase> functions = {{"exp"},  {"expm1"},     {"tanh"}, {"sigmoid"},
+                                         {"erf"},  {"softplus"},  {"sin"},  {"cos"},
+                                         {"gelu"}, {"gelu_tanh"}, {"silu"}};
   const std::vector<OpCase> of_positive = {{"log"}, {"log1p"}, {"sqrt"}, {"rsqrt"}, {"reciprocal"}};
   for (Values values : {Values::kSigned, Values::kSpecial}) {
     const std::string what = type + (values == Values::kSpecial ? " special" : "");
@@ -73,6 +74,8 @@ void add_float_ops(SpecList& list, DType dtype) {
             {dtype, dtype}, values, {7, 63}, {});
   }
   add_ops(list, "functions " + type, functions, {dtype}, Values::kSigned, {2, 1031}, {});
+  add_ops(list, "gradients " + type, {{"gelu_grad"}, {"gelu_tanh_grad"}, {"silu_grad"}},
+          {dtype, dtype}, Values::kSigned, {2, 1031}, {});
   add_ops(list, "pow " + type, {{"pow"}}, {dtype, dtype}, Values::kPositive, {300}, {});
   add_ops(list, "clamp " + type, {{"clamp"}}, {dtype}, Values::kSigned, {300}, {}, -0.5, 1.25);
   add_ops(list, "select " + type, {{"select"}}, {kBool, dtype, dtype}, Values::kSigned, {5, 77},
