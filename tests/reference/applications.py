@@ -10,13 +10,15 @@ NAME_SIZE.json.gz is model.to_json(); cases.json has what the models predict fro
 --meshtrain each model is saved with its weights as .keras, imported, and predicts on a mesh of one device and on 2 x 4
 with 1 x 1 kernels split over `model`. --table does it for any network, with the last kernels split, from the saved
 model and from the template of `init`; then SGD and Adam train the saved model for five steps in float64, without
-dropout, beside Keras.
+dropout, beside Keras. It writes Keras' losses and the range of the outputs to stderr.
 """
 import argparse
 import gzip
 import json
+import math
 import pathlib
 import subprocess
+import sys
 import tempfile
 import zlib
 
@@ -35,7 +37,7 @@ SPLIT = {
     "EfficientNetB0": r"block.*(expand|project)_conv/kernel",
     "NASNetMobile": r"separable_conv_.*(?<!stem)_[0-9]+/pointwise_kernel",
 }
-TAKES_PIXELS = {"MobileNetV3Small", "EfficientNetB0"}  # 0 to 255; the others take -1 to 1
+TAKES_PIXELS = ("MobileNetV3", "EfficientNet", "ConvNeXt")  # 0 to 255; the others take -1 to 1
 
 
 def build(name, size):
@@ -45,8 +47,15 @@ def build(name, size):
 
 
 def gain(name):
-    """How much the kernels enlarge: predictions depend on the image, and are no zeros and ones."""
-    return 1 if name in ("MobileNetV2", "NASNetMobile") else 2
+    """How much the kernels enlarge: predictions depend on the image, and neither they nor gates are zeros and ones.
+
+    With 2, predictions of EfficientNetV2B0 in Keras' float32 and float64 differ by 10%.
+    """
+    if name in ("MobileNetV3Large", "EfficientNetB3"):
+        return 1.75
+    if name.startswith("EfficientNetV2"):
+        return 1.5
+    return 1 if name in ("MobileNetV2", "NASNetMobile", "NASNetLarge") else 2
 
 
 def kernel_scale(shape, gain):
@@ -78,13 +87,22 @@ def fill(model, gain):
             layer.finalize_state()
 
 
+def soften_head(model, x):
+    """Divides the head's kernel by the power of two that keeps logits of `x` within 4: no output is 0 or 1 then."""
+    head = [layer for layer in model.layers if layer.weights][-1]
+    kernel, bias = head.get_weights()
+    features = keras.Model(model.input, head.input).predict(x, verbose=0).reshape(len(x), -1)
+    largest = float(np.abs(features.astype("float64") @ kernel.reshape(-1, kernel.shape[-1])).max())
+    head.set_weights([kernel * np.float32(2.0 ** min(0, math.floor(math.log2(4 / largest)))), bias])
+
+
 def images(name, size):
     """Noise on 4 x 4 coarse tiles, so that the mean over an image depends on the image."""
     noise = splitmix.below(1, 256, (SAMPLES, size, size, 3))
     tile = np.arange(size) * 4 // size
     tiles = splitmix.below(2, 256, (SAMPLES, 4, 4, 3))[:, tile][:, :, tile]
     pixels = ((noise + 3 * tiles) // 4).astype(np.float32)
-    return pixels if name in TAKES_PIXELS else pixels * np.float32(2.0**-7) - np.float32(1)
+    return pixels if name.startswith(TAKES_PIXELS) else pixels * np.float32(2.0**-7) - np.float32(1)
 
 
 def compare(program, name, size, model, x, expected):
@@ -118,6 +136,8 @@ TEMPLATES = {
 }
 MORE = ("NASNetMobile", "NASNetLarge")
 LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
+# Training sizes: in smaller images each batch norm of the last stages sees four numbers, and roundings explode.
+WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71}
 
 
 def run(program, folder, *arguments):
@@ -162,21 +182,18 @@ def wide_model(name, size):
 
 
 def trained(program, folder, model, optimizer, x, y):
-    """The largest difference of a loss of five steps, in parts of it."""
+    """The largest difference of a loss of five steps from the weights of m.keras, in parts of it."""
     numbers = OPTIMIZERS[optimizer]
-    model.save(folder / "m.keras")
-    run(program, folder, "import", "m.keras", "-o", optimizer)
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.Rescaling):
-            layer.scale, layer.offset = np.asarray(layer.scale, "float64"), np.asarray(layer.offset, "float64")
-    model.compile(optimizer=getattr(keras.optimizers, optimizer)(**numbers), loss="sparse_categorical_crossentropy")
+    model.compile(optimizer=getattr(keras.optimizers, optimizer)(**numbers), loss="sparse_categorical_crossentropy",
+                  jit_compile=False)  # compiling takes longer than five steps
     losses = [float(model.train_on_batch(x, y)) for _ in range(5)]
-    run(program, folder, "train", f"{optimizer}/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
+    run(program, folder, "train", "wide/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
         "data.train={source: npz, path: ../train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
         f"compile={{optimizer: {json.dumps({optimizer: numbers})}, loss: sparse_categorical_crossentropy}}",
         "run.log_steps=true", "-o", f"run_{optimizer}", "-q")
     lines = [json.loads(line) for line in (folder / f"run_{optimizer}" / "metrics.jsonl").read_text().splitlines()]
     found = [line["loss"] for line in lines if line["event"] == "step"]
+    print(f"{model.name} {optimizer}: losses {losses}", file=sys.stderr, flush=True)
     return max(abs(a - b) / abs(b) for a, b in zip(found, losses, strict=True))
 
 
@@ -195,38 +212,65 @@ def write_weights(only):
     golden.write_text("{" + ",\n ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "}\n")
 
 
-def table_row(program, name, size, trains):
+def prediction_cells(program, folder, name, size, model):
+    """On one device, on 2 x 4, and from the template, which NASNet has not."""
+    fill(model, gain(name))
+    x = images(name, size)
+    soften_head(model, x)
+    y = model.predict(x, verbose=0)
+    print(f"{name}: outputs of {y.min():.1e} to {y.max():.2f}, spread {y.std(axis=0).max():.1e}", file=sys.stderr, flush=True)
+    model.save(folder / "m.keras")
+    np.save(folder / "x.npy", x)
+    run(program, folder, "import", "m.keras", "-o", "in")
+    cells = [largest_difference(predictions(program, folder, name, "in/config.yaml", mesh), y) for mesh in ("1x1", "2x4")]
+    if name not in TEMPLATES:
+        return [*cells, None]
+    (folder / "t.yaml").write_text(run(program, folder, "init", TEMPLATES[name]))
+    of_template = predictions(program, folder, name, "t.yaml", "1x1", [f"vars.size={size}", "vars.classes=10"])
+    return [*cells, largest_difference(of_template, y)]
+
+
+def widen_constants(model):
+    """Keras makes float32 of Python numbers, in a float64 model, too: these layers shall have all digits."""
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Rescaling):
+            layer.scale, layer.offset = np.asarray(layer.scale, "float64"), np.asarray(layer.offset, "float64")
+        if isinstance(layer, keras.layers.Normalization) and layer.input_mean is not None:
+            layer.mean = np.asarray(layer.input_mean, "float64").reshape(layer.mean.shape)
+            layer.variance = np.asarray(layer.input_variance, "float64").reshape(layer.variance.shape)
+
+
+def training_cells(program, folder, name):
+    """SGD and Adam from the same weights."""
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    size = WIDE.get(name, 64)
+    x = images(name, size).astype(np.float64)
+    y = np.arange(SAMPLES) % 10
+    np.savez(folder / "train.npz", x=x, y=y.astype(np.int32))
+    model = wide_model(name, size)
+    model.save(folder / "m.keras")
+    run(program, folder, "import", "m.keras", "-o", "wide")
+    widen_constants(model)
     cells = []
+    for optimizer in OPTIMIZERS:
+        fill(model, gain(name))
+        cells.append(trained(program, folder, model, optimizer, x, y))
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float32")
+    return cells
+
+
+def table_row(program, name, size, trains):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         model = build(name, size)
-        fill(model, gain(name))
-        x = images(name, size)
-        y = model.predict(x, verbose=0)
-        model.save(folder / "m.keras")
-        np.save(folder / "x.npy", x)
-        run(program, folder, "import", "m.keras", "-o", "in")
-        cells += [largest_difference(predictions(program, folder, name, "in/config.yaml", mesh), y) for mesh in ("1x1", "2x4")]
-        if name in TEMPLATES:
-            (folder / "t.yaml").write_text(run(program, folder, "init", TEMPLATES[name]))
-            cells.append(largest_difference(predictions(program, folder, name, "t.yaml", "1x1", [f"vars.size={size}", "vars.classes=10"]), y))
-        else:
-            cells.append(None)
-        if trains:
-            keras.config.set_floatx("float64")
-            keras.config.set_dtype_policy("float64")
-            wide_size = max(size, 64)  # at 32 each batch norm of the last stages sees four numbers: roundings explode
-            wide = images(name, wide_size).astype(np.float64)
-            labels = np.arange(SAMPLES) % 10
-            np.savez(folder / "train.npz", x=wide, y=labels.astype(np.int32))
-            for optimizer in OPTIMIZERS:
-                cells.append(trained(program, folder, wide_model(name, wide_size), optimizer, wide, labels))
-            keras.config.set_floatx("float32")
-            keras.config.set_dtype_policy("float32")
-        else:
-            cells += [None, None]
+        parameters = model.count_params()
+        cells = prediction_cells(program, folder, name, size, model)
+        del model
+        cells += training_cells(program, folder, name) if trains else [None, None]
     shown = ["-" if cell is None else f"{cell:.0e}" for cell in cells]
-    print(f"| `{name}` | {size} | {model.count_params():,} | " + " | ".join(shown) + " |", flush=True)
+    print(f"| `{name}` | {size} | {parameters:,} | " + " | ".join(shown) + " |", flush=True)
 
 
 def main():
@@ -261,7 +305,7 @@ def main():
             cases[f"{name}_{size}"] = {
                 "size": size,
                 "gain": gain(name),
-                "pixels": name in TAKES_PIXELS,
+                "pixels": name.startswith(TAKES_PIXELS),
                 "split": SPLIT[name],
                 "predictions": [[float(f"{value:.9g}") for value in row] for row in y],
             }

@@ -145,15 +145,31 @@ std::optional<std::pair<std::string, size_t>> vars_entry(const std::string& path
   return index ? std::optional(std::pair{path.substr(0, slash - 5), *index}) : std::nullopt;
 }
 
-// Whether each layer of the model that has weights is among the groups' layers.
-bool has_layers(const Model& model, const std::vector<KerasGroup>& groups) {
-  std::set<std::string_view> names;
-  for (const KerasGroup& group : groups) {
-    names.insert(group.layer);
+// The groups under the names of the model's layers, which a named Repeat makes longer than those in
+// the file: `stem/conv` is Keras' `conv` in a Sequential `stem`. Empty when a layer with weights is
+// not among them.
+std::vector<KerasGroup> groups_by_name(const Model& model, std::vector<KerasGroup> groups) {
+  std::map<std::string_view, KerasGroup*> by_name;
+  for (KerasGroup& group : groups) {
+    by_name.emplace(group.layer, &group);
   }
-  return std::all_of(model.layers().begin(), model.layers().end(), [&](const auto& layer) {
-    return layer->weights.empty() || names.contains(layer->name);
-  });
+  std::map<KerasGroup*, const std::string*> names;
+  for (const auto& layer : model.layers()) {
+    if (layer->weights.empty()) {
+      continue;
+    }
+    auto group = by_name.find(layer->name);
+    if (group == by_name.end()) {
+      group = by_name.find(std::string_view(layer->name).substr(layer->name.rfind('/') + 1));
+    }
+    if (group == by_name.end() || !names.emplace(group->second, &layer->name).second) {
+      return {};  // the second: two layers end in the same name
+    }
+  }
+  for (const auto& [group, name] : names) {
+    group->layer = *name;
+  }
+  return groups;
 }
 
 // The attribute of a Keras object that holds the sub-layer of this name: files have groups by
@@ -383,10 +399,10 @@ std::vector<NamedTensor> read_model_weights(const std::string& path, const Model
     KerasArchive archive = read_keras_archive(path);
     ImportOptions options;
     options.file = path;
-    const ImportedModel imported = import_keras(archive.config, options);
+    ImportedModel imported = import_keras(archive.config, options);
     // Layers by their names where these are the same, else in Keras' order.
-    return named_by_path(std::move(archive.weights),
-                         has_layers(model, imported.groups) ? imported.groups : keras_groups(model),
+    std::vector<KerasGroup> groups = groups_by_name(model, std::move(imported.groups));
+    return named_by_path(std::move(archive.weights), groups.empty() ? keras_groups(model) : groups,
                          model);
   }
   if (ends_with(name, ".h5") || ends_with(name, ".hdf5")) {

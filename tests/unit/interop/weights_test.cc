@@ -128,5 +128,40 @@ model:
   }
 }
 
+TEST_CASE("weights of a Sequential inside of a model fit a Repeat of its name") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {name: a, shape: [4]}
+    - Input: {name: b, shape: [4]}
+    - Dense: {name: head, units: 4, inputs: a}
+    - Call: {layer: head, name: again, inputs: b}
+    - Multiply: {inputs: [head, again]}
+    - Repeat:
+        times: 1
+        name: pair
+        layers:
+          - Dense: {name: dense, units: 5, activation: relu}
+          - Dense: {name: head_1, units: 4}
+)");
+  const std::string file = keras_file("nested.keras");
+  const std::vector<NamedTensor> tensors = read_model_weights(file, *built.model);
+  const Built imported(test::import_text(read_keras_archive(file).config).yaml);
+  const std::vector<NamedTensor> keras = read_model_weights(file, *imported.model);
+  for (const std::string name : {"dense/kernel", "head_1/kernel", "head_1/bias"}) {
+    CAPTURE(name);
+    const auto named = [](const std::vector<NamedTensor>& in, const std::string& path) {
+      return std::find_if(in.begin(), in.end(),
+                          [&](const NamedTensor& tensor) { return tensor.name == path; });
+    };
+    const auto found = named(tensors, "pair/" + name);
+    const auto expected = named(keras, name);
+    REQUIRE(found != tensors.end());
+    REQUIRE(expected != keras.end());
+    CHECK(std::memcmp(found->tensor.bytes(), expected->tensor.bytes(),
+                      expected->tensor.num_bytes()) == 0);
+  }
+}
+
 }  // namespace
 }  // namespace meshtrain
