@@ -3,8 +3,8 @@
 
   tests/bench/models.py [--only nano,char,gpt2,lstm,gru,resnet50,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
 
-Each peer first gets its best setting: one or two threads, PyTorch eager and compiled. Then all sides take turns. What
-counts is the ratio of the medians. Beside each stands the part of the machine's own product rate.
+Each side first gets its best setting: one device or two, one or two threads, PyTorch eager and compiled. Then all
+sides take turns. What counts is the ratio of the medians. Beside each stands the part of the machine's product rate.
 """
 import argparse
 import json
@@ -48,19 +48,19 @@ class Side:
         self.process.wait()
 
 
-def our_command(bench, name, folder):
+def our_commands(bench, name, folder):
+    """Those of all settings of ours: two devices that share the batch, or one with two threads."""
     if name in ATTENTION:
         size = ATTENTION[name]
-        return [bench, "attention", size.batch, size.heads, size.context, size.head_size]
+        return [[bench, "attention", size.batch, size.heads, size.context, size.head_size]]
     if name in RECURRENT | IMAGES:
         size = WORKLOADS[name]
         file = pathlib.Path(folder, f"{name}.yaml")
         file.write_text(size.yaml())
-        return [bench, "config", file, size.batch, size.classes, 2, *size.shape()]
+        return [[bench, "config", file, size.batch, size.classes, devices, *size.shape()] for devices in (2, 1)]
     size = MODELS[name]
-    devices = 2 if size.batch % 2 == 0 else 1
-    return [bench, "gpt", size.depth, size.width, size.heads, size.context, size.batch, size.classes, int(size.bias),
-            size.gelu, devices]
+    return [[bench, "gpt", size.depth, size.width, size.heads, size.context, size.batch, size.classes, int(size.bias),
+             size.gelu, devices] for devices in (2, 1)]
 
 
 def peer_settings(python, name, frameworks):
@@ -77,25 +77,26 @@ def peer_settings(python, name, frameworks):
                 yield framework, command, threads
 
 
-def best_peers(python, name, frameworks, steps):
-    """{framework: (command, threads)} of the fastest setting of each that runs."""
+def best_of(settings, steps):
+    """{key: (command, threads)} of the fastest of each key that runs; `settings` are (key, command, threads)."""
     best = {}
-    for framework, command, threads in peer_settings(python, name, frameworks):
+    for key, command, threads in settings:
         side = Side(command, threads)
         took = side.run(max(2, steps // 4))
         side.close()
         print(f"  {side.name}: {'failed' if took is None else f'{took / 1e3:.2f} ms'}", file=sys.stderr)
-        if took is not None and (framework not in best or took < best[framework][0]):
-            best[framework] = (took, command, threads)
-    return {framework: (command, threads) for framework, (_, command, threads) in best.items()}
+        if took is not None and (key not in best or took < best[key][0]):
+            best[key] = (took, command, threads)
+    return {key: (command, threads) for key, (_, command, threads) in best.items()}
 
 
 def measure(bench, python, name, frameworks, rounds, folder):
     """Microseconds of all sides, in turn, and the machine's GFLOP/s."""
     steps = WORKLOADS[name].steps
-    peers = best_peers(python, name, frameworks, steps)
-    sides = {"meshtrain": Side(our_command(bench, name, folder)), "product": Side([bench, "product", PRODUCT])}
-    sides |= {framework: Side(command, threads) for framework, (command, threads) in peers.items()}
+    ours = [("meshtrain", command, 2) for command in our_commands(bench, name, folder)]
+    best = best_of([*ours, *peer_settings(python, name, frameworks)], steps)
+    sides = {key: Side(command, threads) for key, (command, threads) in best.items()}
+    sides["product"] = Side([bench, "product", PRODUCT])
     times = {key: [] for key in sides}
     for round_number in range(rounds):
         for key in (list(sides) if round_number % 2 else list(sides)[::-1]):
@@ -103,7 +104,7 @@ def measure(bench, python, name, frameworks, rounds, folder):
             times[key].append(sides[key].run(3 if key == "product" else steps))
     for side in sides.values():
         side.close()
-    return times, {framework: sides[framework].name.split("/")[-1] for framework in peers}
+    return times, {key: sides[key].name.split("/")[-1] for key in best}
 
 
 def report(name, times, settings):
@@ -111,8 +112,11 @@ def report(name, times, settings):
     ours = statistics.median(times["meshtrain"])
     peak = 2 * PRODUCT ** 3 / statistics.median(times["product"]) / 1e3
     rate = size.product_flops() / ours / 1e3
-    print(f"{name}: {ours / 1e3:.2f} ms, {rate:.0f} GFLOP/s = {rate / peak:.0%} of {peak:.0f}")
+    print(f"{name}: {ours / 1e3:.2f} ms, {rate:.0f} GFLOP/s = {rate / peak:.0%} of {peak:.0f}   "
+          f"{settings['meshtrain']}")
     for framework, setting in settings.items():
+        if framework == "meshtrain":
+            continue
         theirs = statistics.median(times[framework])
         ratios = [t / o for t, o in zip(times[framework], times["meshtrain"])]
         goal = size.goal_torch if framework == "torch" else getattr(size, "goal_keras", 0)
