@@ -20,16 +20,17 @@ class Equalization : public PixelLayer {
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
     const int64_t channels = b.shape(x)[3];
-    const ValueId bytes = to_range(b, x, value_range(), kBytes);
+    const ValueId wide = b.cast(x, at_least_float32(b.dtype(x)));
+    const ValueId bytes = to_range(b, wide, value_range(), kBytes);
     const ValueId counts = histogram(b, bytes);
     const ValueId table = b.reshape(levels(b, counts), {channels * bins()});
     const ValueId places = b.mul(b.div(bytes, 255.0), static_cast<double>(bins() - 1));
-    const ValueId equalized = b.cast(b.gather_rows(table, cells(b, places)), b.dtype(x));
+    const ValueId equalized = b.cast(b.gather_rows(table, cells(b, places)), b.dtype(wide));
     const ValueId used = b.reduce_sum(
         b.cast(b.binary("gt", counts, constant_like(b, counts, 0)), b.dtype(counts)), {1});
     const ValueId is_flat = b.binary("le", used, constant_like(b, used, 1));
     const ValueId result = b.select(b.reshape(is_flat, {1, 1, 1, channels}), bytes, equalized);
-    return to_range(b, result, kBytes, value_range());
+    return b.cast(to_range(b, result, kBytes, value_range()), b.dtype(x));
   }
 
  private:
