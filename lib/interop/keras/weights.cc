@@ -145,6 +145,24 @@ std::optional<std::pair<std::string, size_t>> vars_entry(const std::string& path
   return index ? std::optional(std::pair{path.substr(0, slash - 5), *index}) : std::nullopt;
 }
 
+// The groups with the names that the model has for their layers: here a layer of a nested model may
+// stand in a block ("stem/conv"), and an import names it "conv".
+std::vector<KerasGroup> with_blocks(std::vector<KerasGroup> groups, const Model& model) {
+  std::set<std::string> names;
+  std::map<std::string, std::vector<std::string>> by_last_part;
+  for (const auto& layer : model.layers()) {
+    names.insert(layer->name);
+    by_last_part[layer->name.substr(layer->name.rfind('/') + 1)].push_back(layer->name);
+  }
+  for (KerasGroup& group : groups) {
+    const auto found = by_last_part.find(group.layer);
+    if (!names.contains(group.layer) && found != by_last_part.end() && found->second.size() == 1) {
+      group.layer = found->second[0];
+    }
+  }
+  return groups;
+}
+
 // Whether each layer of the model that has weights is among the groups' layers.
 bool has_layers(const Model& model, const std::vector<KerasGroup>& groups) {
   std::set<std::string_view> names;
@@ -264,7 +282,10 @@ const Weight* weight_of_keras2(const std::string& dataset,
   if (!ends_with(dataset, ":0")) {
     return nullptr;
   }
-  const auto layer = layers.find(dataset.substr(0, dataset.find('/')));
+  auto layer = layers.find(dataset.substr(0, dataset.rfind('/')));  // of a nested model
+  if (layer == layers.end()) {
+    layer = layers.find(dataset.substr(0, dataset.find('/')));
+  }
   if (layer == layers.end()) {
     return nullptr;
   }
@@ -274,6 +295,9 @@ const Weight* weight_of_keras2(const std::string& dataset,
                                                                               {"_b_1", "bias"}};
   for (const auto& [end, now] : kOldest) {
     name = ends_with(name, end) ? std::string(now) : name;
+  }
+  if (layer->second->weights.size() == 1 && starts_with(to_lower(name), "variable")) {
+    return layer->second->weights.data();  // LayerScale's has no name in Keras
   }
   const bool is_depthwise = name == "depthwise_kernel";
   for (const Weight& weight : layer->second->weights) {
@@ -385,9 +409,9 @@ std::vector<NamedTensor> read_model_weights(const std::string& path, const Model
     options.file = path;
     const ImportedModel imported = import_keras(archive.config, options);
     // Layers by their names where these are the same, else in Keras' order.
+    const std::vector<KerasGroup> groups = with_blocks(imported.groups, model);
     return named_by_path(std::move(archive.weights),
-                         has_layers(model, imported.groups) ? imported.groups : keras_groups(model),
-                         model);
+                         has_layers(model, groups) ? groups : keras_groups(model), model);
   }
   if (ends_with(name, ".h5") || ends_with(name, ".hdf5")) {
     return named_by_path(read_h5(path), keras_groups(model), model);
