@@ -87,7 +87,10 @@ class ContrastLimitedEqualization final : public PixelLayer {
     columns_ = {input[2], tiles[1]};
     return PixelLayer::build_last(input, diagnostics);
   }
-  ValueId call_last(CallContext& context, ValueId x) override { return changed(context, x); }
+  ValueId call_last(CallContext& context, ValueId x) override {
+    return changed(context, is_floating(context.builder.dtype(x)) ? to_compute(context, x) : x);
+  }
+  bool keeps_integers() const override { return true; }  // the result is cut to integers again
 
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
