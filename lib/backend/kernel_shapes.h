@@ -82,7 +82,9 @@ struct WarpShape {
   bool nearest = false;  // else bilinear
   WarpFill fill = WarpFill::kConstant;
   double fill_value = 0;
-  int64_t terms = 6;  // of a transform: 6 affine, 8 projective
+  int64_t terms =
+      6;  // of a transform: 6 affine, 8 projective; 0: a column and a row for each pixel
+  int64_t numbers() const { return terms == 0 ? 2 * height * width : terms; }  // of an image
   MESHTRAIN_FIELDS(images, height, width, channels, dtype, nearest, fill, fill_value, terms);
 };
 

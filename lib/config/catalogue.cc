@@ -69,8 +69,7 @@ const CategoryEntry& entry_of(Category category) {
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
-    "RandomElasticTransform MixUp CutMix AugMix "
-    "ContrastLimitedAdaptiveHistogramEqualization MaxNumBoundingBoxes Pipeline "
+    "MaxNumBoundingBoxes Pipeline "
     "StringLookup IntegerLookup "
     "Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
@@ -187,6 +186,9 @@ std::string_view refusal(Category category, std::string_view spelled) {
     if (category == Category::kCallback && name == spelled) {
       return text;
     }
+  }
+  if (category == Category::kLayer && (spelled == "MixUp" || spelled == "CutMix")) {
+    return "write it in `data: {transform: [...]}`, where it mixes targets as well as inputs";
   }
   return {};
 }

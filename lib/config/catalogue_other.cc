@@ -1,5 +1,7 @@
 // Initializers, activations, host-side transforms: Keras 3.16 keras/src/initializers,
 // keras/src/activations/activations.py.
+#include <algorithm>
+
 #include "config/catalogue_args.h"
 #include "config/refused.h"
 
@@ -144,7 +146,36 @@ ClassSpec masked_lm() {
   return spec;
 }
 
+void check_cut_mix(const ClassScope& scope) {
+  const ConfigValue& factor = scope.object.arg("factor");
+  const std::vector<double> ends =
+      factor.is_list() ? factor.numbers() : std::vector<double>{factor.number()};
+  const bool is_inside =
+      std::all_of(ends.begin(), ends.end(), [](double end) { return end >= 0 && end <= 1; });
+  if (!is_inside || (factor.is_list() && ends.size() != 2)) {
+    scope.diagnostics
+        .error("E113", factor.loc, "`factor` of `CutMix` is not one or two numbers from 0 to 1")
+        .help("write 1.0, or [0.5, 1.0]");
+  }
+}
+
+ClassSpec cut_mix() {
+  Spec data_format = choice("data_format", {"channels_last", "channels_first"}, "null",
+                            "where the channels are; null = channels_last");
+  ClassSpec spec = make_class(
+      "CutMix", "in training: a part of each image from another of the batch, targets mixed alike",
+      {make_spec("factor", ValueKind::kFloatOrList, "1.0",
+                 "of the distribution of sizes, drawn for a batch; f = [0, f]"),
+       seed_arg(), std::move(data_format)});
+  spec.check = check_cut_mix;
+  return spec;
+}
+
 }  // namespace
+
+bool mixes_batches(const ConfigObject& transform) {
+  return transform.class_name == "MixUp" || transform.class_name == "CutMix";
+}
 
 std::vector<ClassSpec> transform_classes() {
   std::vector<ClassSpec> out = {
@@ -157,6 +188,13 @@ std::vector<ClassSpec> transform_classes() {
                       .infer_ok()
                       .empty_ok()}),
       masked_lm(),
+      make_class(
+          "MixUp", "in training: each sample and its targets mixed with another of the batch",
+          {number("alpha", "0.2", "of the distribution of shares; 1: all shares alike").above(0),
+           choice("data_format", {"channels_last", "channels_first"}, "null",
+                  "mixes both in the same way"),
+           seed_arg()}),
+      cut_mix(),
   };
   for (ClassSpec& spec : column_transform_classes()) {
     out.push_back(std::move(spec));

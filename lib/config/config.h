@@ -127,10 +127,12 @@ struct DataConfig {
   std::string base_dir;  // folder of the config file that named them, or data.dir
   Located<bool> shuffle{true, {}};
   Located<Remainder> remainder;
-  Located<int64_t> one_hot;             // label.one_hot: classes, 0 = labels as they are
-  std::vector<ConfigObject> transform;  // host side: Rescaling, Reshape, MaskedLMMaskGenerator
-  int64_t seed = 0;                     // the config's, for transforms that draw
-  Located<int64_t> head_tail{1, {}};    // shards; 1: steps are in order
+  Located<int64_t> one_hot;  // label.one_hot: classes, 0 = labels as they are
+  // Host side: Rescaling, Reshape, MaskedLMMaskGenerator. In the training step: see
+  // mixes_batches().
+  std::vector<ConfigObject> transform;
+  int64_t seed = 0;                   // the config's, for transforms that draw
+  Located<int64_t> head_tail{1, {}};  // shards; 1: steps are in order
   Located<Nonfinite> nonfinite;
   Located<int64_t> memory;     // bytes of an array kept in memory; 0 = a quarter of what is free
   Located<std::string> cache;  // memory | file | none | a folder; empty = by size

@@ -171,6 +171,8 @@ struct CsvOptions : SourceOptions {
 void check_csv(const CsvOptions& source, const ClassScope& scope);
 // Whether a transform is one of columns, else of whole inputs.
 bool transforms_columns(const ConfigObject& transform);
+// Whether a transform mixes the samples of a batch while training: MixUp, CutMix.
+bool mixes_batches(const ConfigObject& transform);
 // Reports what is wrong with the values of `preprocessing`.
 void check_preprocessing(const ConfigValue& transforms, Diagnostics& diagnostics);
 inline ClassSpec csv_source() {

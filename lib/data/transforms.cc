@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "config/source_classes.h"
 #include "data/checks.h"
 #include "data/masked_lm.h"
 #include "data/with_type.h"
@@ -189,6 +190,9 @@ RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
 
 void transform_dataset(Dataset& dataset, const DataConfig& data) {
   for (const ConfigObject& transform : data.transform) {
+    if (mixes_batches(transform)) {
+      continue;  // in the training step
+    }
     if (transform.class_name == "MaskedLMMaskGenerator") {
       mask_tokens(masked_lm_options(transform), static_cast<uint64_t>(data.seed), transform.loc,
                   dataset);

@@ -1,8 +1,10 @@
 #include <algorithm>
 
 #include "config/callback_classes.h"
+#include "config/source_classes.h"
 #include "engine/step_frame.h"
 #include "nn/head_loss.h"
+#include "nn/mixing.h"
 #include "nn/regularizers.h"
 
 namespace meshtrain {
@@ -64,7 +66,48 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   }
   resolve_losses(diagnostics);
   resolve_metrics(diagnostics);
+  check_mixings(diagnostics);
   add_kept_variables();
+}
+
+// What a graph of training can mix: targets that are no class ids, whatever their type.
+void StepGraphs::check_mixings(Diagnostics& diagnostics) const {
+  for (const ConfigObject& transform : config_.data.transform) {
+    if (!mixes_batches(transform)) {
+      continue;
+    }
+    check_mixing(transform, data_.inputs, data_.targets, diagnostics);
+    const auto sparse = std::find_if(losses_.begin(), losses_.end(), [](const OutputLoss& loss) {
+      return loss.loss.class_name == "SparseCategoricalCrossentropy";
+    });
+    if (sparse != losses_.end() &&
+        is_floating(data_.targets[static_cast<size_t>(sparse->output)].dtype)) {
+      diagnostics
+          .error("E113", transform.loc,
+                 fmt::format("`{}` mixes targets, and `{}` takes class ids", transform.class_name,
+                             sparse->loss.spelled))
+          .help(
+              "write `data: {label: {one_hot: 10}}` with the number of classes, and the loss "
+              "categorical_crossentropy");
+    }
+  }
+}
+
+void StepGraphs::mix(Frame& frame, std::vector<ValueId>& inputs) const {
+  Builder& builder = frame.builder;
+  size_t number = 0;
+  for (const ConfigObject& transform : config_.data.transform) {
+    if (!mixes_batches(transform)) {
+      continue;
+    }
+    const auto scope = builder.scope(fmt::format("transform_{}", number++));
+    CallContext context{.builder = builder,
+                        .training = true,
+                        .step = frame.step,
+                        .seed = config_.seed.value,
+                        .compute_dtype = dtype_};
+    mix_batch(context, transform, inputs, frame.targets);
+  }
 }
 
 // Snapshots of weights have the role of metrics, since the optimizer does not update them. They
@@ -138,6 +181,9 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
     frame.optimizer.iteration = builder.parameter(iteration_);
     // Steps that a loss scale skips draw other random numbers, too.
     frame.step = optimizer_.scales_loss() ? frame.optimizer.scalars[0] : frame.optimizer.iteration;
+  }
+  if (training && with_targets) {
+    mix(frame, inputs);
   }
   const auto pinned = [&](const std::string& key, ValueId value) {
     return pins_.contains(key) ? builder.pin(value, key) : value;

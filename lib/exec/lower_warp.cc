@@ -1,4 +1,4 @@
-// Images sampled at affine coordinates (ir/ops/warp.cc).
+// Images sampled at affine, projective or given coordinates (ir/ops/warp.cc).
 #include "exec/lower.h"
 
 namespace meshtrain {
@@ -7,7 +7,8 @@ namespace {
 void add_warp(StepContext& context, bool transposed) {
   const Buffer& out = context.output(0);
   WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
-  shape.terms = context.input(1).shape[1];
+  const Shape& places = context.input(1).shape;
+  shape.terms = places.size() == 2 ? places[1] : 0;
   shape.nearest = context.attr_string("interpolation") == "nearest";
   shape.fill = warp_fill(context.attr_string("fill"));
   shape.fill_value = context.attr_double("fill_value");

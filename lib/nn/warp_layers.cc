@@ -1,11 +1,14 @@
-// RandomRotation, RandomTranslation, RandomZoom, RandomShear, RandomPerspective: images sampled at
-// other places.
-// Source: Keras 3 layers/preprocessing/image_preprocessing.
+// RandomRotation, RandomTranslation, RandomZoom, RandomShear, RandomPerspective,
+// RandomElasticTransform: images sampled at other places.
+// Sources: Keras 3 layers/preprocessing/image_preprocessing; P. Y. Simard, D. Steinkraus, J. C.
+// Platt, "Best practices for convolutional neural networks", 2003 (elastic).
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "nn/arguments.h"
 #include "nn/augmentation.h"
+#include "nn/graph_parts.h"
 #include "nn/random.h"
 
 namespace meshtrain {
@@ -187,6 +190,74 @@ class RandomPerspective : public WarpLayer {
   }
 };
 
+// Each pixel from a place near its own. The shifts are normal numbers, smoothed by a Gaussian whose
+// width is drawn for the batch; the kernel has room for the widest one.
+class RandomElasticTransform : public PixelLayer {
+ public:
+  using PixelLayer::PixelLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", 0, 1, true, diagnostics);
+    check_interval("scale", 0, 1, true, diagnostics);
+  }
+
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const DrawRange scale = drawn_range("scale");
+    if (scale.high == 0 || drawn_range("factor").high == 0) {
+      return x;  // without clipping, as in Keras
+    }
+    const Shape shape = b.shape(x);
+    CallContext wide = context;
+    wide.compute_dtype = DType::kFloat64;
+    const ValueId strength =
+        random_uniform(wide, {1, 1, 1, 1}, seed(context), scale.low, scale.high);
+    const ValueId columns = place(wide, shape, 2, strength), rows = place(wide, shape, 1, strength);
+    const ValueId bent = b.apply("affine_warp", {x, b.concat({columns, rows}, 3)},
+                                 {{"interpolation", config_.string("interpolation")},
+                                  {"fill", config_.string("fill_mode")},
+                                  {"fill_value", config_.number("fill_value")}});
+    const ValueId is_bent = draw_chance(context, x, drawn_range("factor"));
+    return clamp_to(b, b.select(is_bent, bent, x), value_range());
+  }
+
+ private:
+  // Keras takes lists that reach beyond [0, 1]: no chance is more than 1.
+  DrawRange drawn_range(const char* argument) const { return interval(argument, 0); }
+
+  // float64 (N, H, W, 1): the row (axis 1) or the column (axis 2) where each pixel is from.
+  ValueId place(CallContext& context, const Shape& shape, int axis, ValueId strength) const {
+    Builder& b = context.builder;
+    const auto longest = static_cast<double>(std::max(shape[1], shape[2]));
+    const auto shortest = static_cast<double>(std::min(shape[1], shape[2]));
+    const ValueId width = b.mul(strength, 0.05 * shortest);
+    const ValueId noise =
+        b.mul(random_normal(context, {shape[0], shape[1], shape[2], 1}, seed(context)), width);
+    const double widest = 0.05 * shortest * drawn_range("scale").high;
+    const int64_t size = static_cast<int64_t>(6 * widest) | 1;
+    const ValueId weights = b.reshape(gaussian(b, b.reshape(width, {1}), size), {size, 1, 1, 1});
+    const ValueId down = b.conv(noise, weights, {{1, 1}, {1, 1}, {size / 2, 0}, {size / 2, 0}});
+    const ValueId smooth = b.conv(down, b.reshape(weights, {1, size, 1, 1}),
+                                  {{1, 1}, {1, 1}, {0, size / 2}, {0, size / 2}});
+    Shape line = {1, 1, 1, 1};
+    line[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)];
+    const ValueId shift = b.mul(smooth, b.mul(strength, 0.1 * longest));
+    return b.add(shift, b.iota(line, axis, DType::kFloat64));
+  }
+
+  // (size,), of sum 1: exp(-i^2 / 2 width^2) around the middle, in the odd number of 6 widths.
+  static ValueId gaussian(Builder& b, ValueId width, int64_t size) {
+    const ValueId used = b.unary("floor", b.mul(width, 6.0));
+    const ValueId i = b.sub(b.iota({size}, 0, DType::kFloat64), static_cast<double>(size - 1) / 2);
+    const ValueId far = b.mul(b.unary("abs", i), 2.0);
+    const ValueId part = b.div(i, b.maximum(width, 1e-6));
+    const ValueId weight = b.exp(b.mul(b.square(part), -0.5));
+    const ValueId kept = b.select(b.binary("le", far, used), weight, constant_like(b, weight, 0));
+    return b.div(kept, b.reduce_sum(kept, {0}, true));
+  }
+};
+
 }  // namespace
 
 std::vector<LayerEntry> warp_layers() {
@@ -194,7 +265,8 @@ std::vector<LayerEntry> warp_layers() {
           {"RandomTranslation", make_as<RandomTranslation>},
           {"RandomZoom", make_as<RandomZoom>},
           {"RandomShear", make_as<RandomShear>},
-          {"RandomPerspective", make_as<RandomPerspective>}};
+          {"RandomPerspective", make_as<RandomPerspective>},
+          {"RandomElasticTransform", make_as<RandomElasticTransform>}};
 }
 
 }  // namespace meshtrain

@@ -19,6 +19,10 @@ std::vector<OpCase> warp_cases() {
         projective.name += ", projective";
         projective.operands[1].shape = {4, 8};
         cases.push_back(std::move(projective));
+        OpCase given = warp;
+        given.name += ", given places";
+        given.operands[1].shape = {4, 3, 6, 2};
+        cases.push_back(std::move(given));
         if (std::string_view(fill) == "constant") {
           warp.name += " of a value";
           warp.attrs["fill_value"] = 1.5;

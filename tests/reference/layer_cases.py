@@ -423,6 +423,15 @@ def colours(training):
         case("Equalization", IMAGE, {}, call={"training": False}),
         case("RandAugment", IMAGE, {"num_ops": 0, "value_range": [-2.0, 2.0]}, call=training),
         case("RandAugment", IMAGE, {}, call={"training": False}),
+        *[case("ContrastLimitedAdaptiveHistogramEqualization", IMAGE, {"value_range": [-2.0, 2.0], **config},
+               computed_in="float32")
+          for config in ({}, {"tile_grid_size": [2, 2]}, {"tile_grid_size": [3, 2], "clip_limit": 20.0},
+                         {"tile_grid_size": [1, 4], "clip_limit": 0.0})],
+        case("AugMix", IMAGE, {"chain_depth": 0, "value_range": [-2.0, 2.0]}, call=training),
+        case("AugMix", IMAGE, {"num_chains": 1, "alpha": 0.2}, call={"training": False}),
+        case("RandomElasticTransform", IMAGE, {"scale": 0.0}, call=training),
+        case("RandomElasticTransform", IMAGE, {"factor": 0.0}, call=training),
+        case("RandomElasticTransform", IMAGE, {}, call={"training": False}),
         case("RandomGaussianBlur", IMAGE, {"factor": [1.0, 1.0], "sigma": [0.7, 0.7], "value_range": [-2.0, 2.0]},
              call=training),
         case("RandomGaussianBlur", IMAGE, {

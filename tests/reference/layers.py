@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from keras.src.applications import convnext, inception_resnet_v2
 
 import layer_cases
 import operation_cases
 import splitmix
+from made_layers import made
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 WHOLE = 36  # tensors of up to so many elements are written whole
@@ -38,22 +38,6 @@ def tensor(array):
     step = -(-flat.size // SAMPLES) | 1
     return {"shape": list(array.shape), "step": step, "values": [rounded(v) for v in flat[::step]],
             "sum": rounded(flat.sum()), "length": rounded(np.sqrt((flat * flat).sum()))}
-
-
-# Layers of networks that Keras builds, which keras.layers has not.
-OTHERS = {"LayerScale": convnext.LayerScale, "StochasticDepth": convnext.StochasticDepth,
-          "CustomScaleLayer": inception_resnet_v2.CustomScaleLayer}
-
-
-def made(value):
-    """A layer of its class and arguments, {"Dense": {...}}; other values as they are."""
-    if isinstance(value, dict) and len(value) == 1 and (next(iter(value)) in OTHERS
-                                                        or hasattr(keras.layers, next(iter(value)))):
-        (class_name, config), = value.items()
-        return (OTHERS.get(class_name) or getattr(keras.layers, class_name))(**{key: made(each) for key, each in config.items()})
-    if isinstance(value, list):
-        return [made(each) for each in value]
-    return value
 
 
 def nested(states, nesting):

@@ -1,4 +1,4 @@
-// Images sampled at affine or projective coordinates.
+// Images sampled at affine, projective or given coordinates.
 #include <cmath>
 
 #include "support/interpreter_kernels.h"
@@ -45,12 +45,16 @@ void warp(const NodeRun& run) {
   std::vector<double> sums(static_cast<size_t>(out.size()), 0.0);
   for (Coordinates at(shape); !at.done(); at.next()) {
     const int64_t n = at[0], c = at[3];
+    const bool is_given = t.shape().size() == 4;
     const int64_t terms = t.shape()[1];
     const auto sum = [&](int64_t first, double constant) {
       return t.at(n * terms + first) * static_cast<double>(at[2]) +
              t.at(n * terms + first + 1) * static_cast<double>(at[1]) + constant;
     };
     const auto place = [&](int64_t first) {
+      if (is_given) {
+        return t.at(index_of({n, at[1], at[2], first / 3}, t.shape()));
+      }
       return sum(first, t.at(n * terms + first + 2)) / (terms == 8 ? sum(6, 1) : 1);
     };
     const auto here = static_cast<size_t>(index_of(at.all(), shape));

@@ -57,8 +57,11 @@ const Entries kImageLayers = {
     "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
     "RandomShear: {x_factor: 0.3, y_factor: 0.2}",
     "RandomPerspective: {scale: 0.4, factor: 0.8}",
-    "Equalization: {value_range: [-2, 2], bins: 16}",
-    "RandAugment: {value_range: [-2, 2]}",
+    "Equalization: {value_range: [-2, 2], bins: 16}|RandAugment: {value_range: [-2, 2]}|AugMix: "
+    "{value_range: [-2, 2], num_chains: 2}",
+    "RandomElasticTransform: {value_range: [-2, 2]}",
+    "ContrastLimitedAdaptiveHistogramEqualization: {value_range: [-2, 2], tile_grid_size: [2, "
+    "3]}|RandomElasticTransform: {value_range: [-2, 2], factor: 0.5}",
     "RandomInvert: {value_range: [-2, 2]}",
     "RandomPosterization: {factor: 6, value_range: [-2, 2]}",
     "Resizing: {height: 4, width: 6}|Conv2D: {filters: 4, kernel_size: 1}|ViTPatchingAndEmbedding: "

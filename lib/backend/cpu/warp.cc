@@ -1,4 +1,4 @@
-// Images sampled at affine coordinates (ir/ops/warp.cc says what is computed).
+// Images sampled at affine, projective or given coordinates (ir/ops/warp.cc says what is computed).
 #include "backend/formulas/warp.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class Warp final : public Kernel {
     for (int64_t n = begin; n < end; ++n) {
       T* out = out_ + n * image_;
       std::fill(out, out + image_, T(0));
-      run_image(in_ + n * image_, transforms_ + n * shape_.terms, out);
+      run_image(in_ + n * image_, transforms_ + n * shape_.numbers(), out);
     }
   }
 
@@ -46,7 +46,7 @@ class Warp final : public Kernel {
                     reinterpret_cast<const std::byte*>(data + end * each), is_write};
     };
     out.push_back(range(in_, image_, false));
-    out.push_back(range(transforms_, shape_.terms, false));
+    out.push_back(range(transforms_, shape_.numbers(), false));
     out.push_back(range(out_, image_, true));
   }
 
@@ -56,9 +56,13 @@ class Warp final : public Kernel {
       for (int64_t j = 0; j < shape_.width; ++j) {
         const auto y = static_cast<double>(i), x = static_cast<double>(j);
         const double divisor = shape_.terms == 8 ? mt::warp_divisor(t, x, y) : 1;
-        const mt::WarpTaps columns = taps_at(mt::warp_place(t, x, y) / divisor, shape_.width);
-        const mt::WarpTaps rows = taps_at(mt::warp_place(t + 3, x, y) / divisor, shape_.height);
-        const int64_t place = (i * shape_.width + j) * shape_.channels;
+        const int64_t pixel = i * shape_.width + j;
+        const bool is_given = shape_.terms == 0;
+        const double column = is_given ? t[2 * pixel] : mt::warp_place(t, x, y) / divisor;
+        const double row = is_given ? t[2 * pixel + 1] : mt::warp_place(t + 3, x, y) / divisor;
+        const mt::WarpTaps columns = taps_at(column, shape_.width);
+        const mt::WarpTaps rows = taps_at(row, shape_.height);
+        const int64_t place = pixel * shape_.channels;
         const int taps = shape_.nearest ? 1 : 2;
         for (int r = 0; r < taps; ++r) {
           for (int c = 0; c < taps; ++c)

@@ -1,4 +1,4 @@
-// Images sampled at affine coordinates, as cpu/warp.cc computes them.
+// Images sampled at affine, projective or given coordinates, as cpu/warp.cc computes them.
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
@@ -50,7 +50,7 @@ void GpuLowering::make(const AffineWarpSpec& spec) {
                           0, false, "warp");
   const auto item = static_cast<int64_t>(dtype_size(shape.dtype));
   add(std::move(launch), std::vector<Use>{{x, total * item, false},
-                                          {transforms, shape.images * shape.terms * 8, false},
+                                          {transforms, shape.images * shape.numbers() * 8, false},
                                           {out, total * item, true}});
 }
 

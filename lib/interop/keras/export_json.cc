@@ -308,6 +308,10 @@ class JsonWriter {
       if (turns_back(other)) {
         keywords["reverse"] = true;
       }
+      if (tensors.size() == 2 && model_.layers()[other.layer]->class_name == "CategoryEncoding") {
+        keywords["count_weights"] = tensors[1];  // Keras takes no second positional argument
+        tensors.erase(1);
+      }
       out.push_back({{"args", as_list ? OrderedJson::array({std::move(tensors)}) : tensors},
                      {"kwargs", std::move(keywords)}});
     }

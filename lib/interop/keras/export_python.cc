@@ -220,6 +220,9 @@ class ScriptWriter {
     for (const int input : model_.calls()[call].inputs) {
       out.push_back(variables[input]);
     }
+    if (class_name == "CategoryEncoding" && out.size() == 2) {
+      out[1] = "count_weights=" + out[1];
+    }
     const ConfigValue* reverse = model_.calls()[call].use.call_argument("reverse");
     if (reverse != nullptr && reverse->is_bool() && reverse->boolean()) {
       out.emplace_back("reverse=True");

@@ -20,7 +20,7 @@ namespace {
 class ConfigWriter {
  public:
   ConfigWriter(const KerasModel& model, const ImportOptions& options)
-      : model_(model), options_(options), values_(problems_) {}
+      : model_(model), options_(options), values_(problems_), dropped_(model.dropped) {}
 
   ImportedModel write() {
     name_calls();

@@ -264,6 +264,9 @@ class GraphReader {
     const std::string name =
         json_.need_text(made.config, "name", fmt::format("a {}", made.class_name));
     made.name = unique_name(name);
+    if (made.class_name == "MixUp" || made.class_name == "CutMix") {
+      drop_mixing(made);
+    }
     check_class(layer, made);
     made.class_name = made.class_name == "InputLayer" ? "Input" : made.class_name;
     out_.layers.push_back(std::move(made));
@@ -272,6 +275,26 @@ class GraphReader {
       by_place_.emplace(&layer, index);
     }
     return index;
+  }
+
+  // Within a model of Keras they mix inputs only, which no training wants. Predictions are the
+  // same.
+  void drop_mixing(KerasLayer& layer) {
+    const Json argument = layer.class_name == "MixUp" ? layer.config.value("alpha", Json(0.2))
+                                                      : layer.config.value("factor", Json(1.0));
+    out_.dropped.push_back(fmt::format(
+        "layer `{}` ({}), which is an Identity here; `data: {{transform: [{{{}: {{{}: {}}}}}]}}` "
+        "mixes inputs and targets in training",
+        printable(layer.name), layer.class_name, layer.class_name,
+        layer.class_name == "MixUp" ? "alpha" : "factor", printable(argument.dump())));
+    layer.class_name = "Identity";
+    Json config = {{"name", layer.config.at("name")}};
+    for (const char* key : {"trainable", "dtype"}) {
+      if (const Json* value = find_member(layer.config, key)) {
+        config[key] = *value;
+      }
+    }
+    layer.config = std::move(config);
   }
 
   // Nested models may repeat names of the model around them.

@@ -36,6 +36,7 @@ struct KerasModel {
   std::vector<KerasCall> calls;                      // in an order in which they can be computed
   std::vector<std::pair<std::string, int>> outputs;  // names, given or the layers', and calls
   bool outputs_are_named = false;                    // the model returns a map
+  std::vector<std::string> dropped;                  // what the layers lack, line by line
   Json compile;                                      // compile_config; null when there is none
 };
 

@@ -280,7 +280,10 @@ const Weight* weight_of_keras2(const std::string& dataset,
   if (!ends_with(dataset, ":0")) {
     return nullptr;
   }
-  const auto layer = layers.find(dataset.substr(0, dataset.find('/')));
+  auto layer = layers.find(dataset.substr(0, dataset.rfind('/')));  // of a nested model
+  if (layer == layers.end()) {
+    layer = layers.find(dataset.substr(0, dataset.find('/')));
+  }
   if (layer == layers.end()) {
     return nullptr;
   }
@@ -290,6 +293,9 @@ const Weight* weight_of_keras2(const std::string& dataset,
                                                                               {"_b_1", "bias"}};
   for (const auto& [end, now] : kOldest) {
     name = ends_with(name, end) ? std::string(now) : name;
+  }
+  if (layer->second->weights.size() == 1 && starts_with(to_lower(name), "variable")) {
+    return layer->second->weights.data();  // LayerScale's has no name in Keras
   }
   const bool is_depthwise = name == "depthwise_kernel";
   for (const Weight& weight : layer->second->weights) {

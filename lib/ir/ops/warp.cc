@@ -1,4 +1,4 @@
-// Images sampled at affine or projective coordinates, and the transpose of that.
+// Images sampled at affine, projective or given coordinates, and the transpose of that.
 //
 //   op                     operands                          result
 //   affine_warp            x (N, H, W, C), t float64 (N, T)  as x
@@ -6,9 +6,10 @@
 //
 // Result pixel (row i, column j) of image n is x[n] at
 //   column = t[0] j + t[1] i + t[2],   row = t[3] j + t[4] i + t[5]    (t of image n)
-// T is 6, or 8: then both are divided by t[6] j + t[7] i + 1.
-// Attributes: interpolation "nearest" (the rounded place, halves away from zero) or "bilinear" (the
-// four pixels around it); fill, what index i outside of [0, n) stands for:
+// T is 6, or 8: then both are divided by t[6] j + t[7] i + 1. Or t is (N, H, W, 2) and has the
+// column and the row for each pixel. Attributes: interpolation "nearest" (the rounded place, halves
+// away from zero) or "bilinear" (the four pixels around it); fill, what index i outside of [0, n)
+// stands for:
 //   constant   the attribute fill_value (double)
 //   nearest    the first or last pixel
 //   wrap       i mod n
@@ -29,8 +30,11 @@ Types infer_warp(const Node& node, Operands operands) {
   check_num_operands(node, operands, 2);
   const ValueType& x = operands[0];
   const ValueType& t = operands[1];
-  const bool fits = x.shape.size() == 4 && t.shape.size() == 2 && t.shape[0] == x.shape[0] &&
-                    (t.shape[1] == 6 || t.shape[1] == 8) && t.dtype == DType::kFloat64;
+  const bool is_transform = x.shape.size() == 4 && t.shape.size() == 2 &&
+                            t.shape[0] == x.shape[0] && (t.shape[1] == 6 || t.shape[1] == 8);
+  const bool is_places =
+      x.shape.size() == 4 && t.shape == Shape{x.shape[0], x.shape[1], x.shape[2], 2};
+  const bool fits = (is_transform || is_places) && t.dtype == DType::kFloat64;
   MESHTRAIN_OP_CHECK(node, is_floating(x.dtype) && fits, "operands {} {} and {} {}",
                      dtype_name(x.dtype), shape_string(x.shape), dtype_name(operands[1].dtype),
                      shape_string(operands[1].shape));
@@ -55,7 +59,11 @@ ShardingRule rule_of(const Node&, std::span<const Shape> operands, std::span<con
     return TensorFactors{{batch}, {rule.gather(shape[1])}, {rule.gather(shape[2])}, {channels}};
   };
   rule.operand(image());
-  rule.operand({{batch}, {rule.gather(operands[1][1])}});
+  TensorFactors places = {{batch}};
+  for (size_t i = 1; i < operands[1].size(); ++i) {
+    places.push_back({rule.gather(operands[1][i])});
+  }
+  rule.operand(places);
   rule.result(image());
   return rule.take();
 }

@@ -112,6 +112,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("mesh invariance: batches are mixed with the same partners and weights on every mesh") {
+  std::vector<std::string> single = kOneDevice;
+  const std::vector<std::string> mixing = {"dtype_policy=float64",
+                                           "data.transform=[{MixUp: {alpha: 0.4}}, CutMix]"};
+  single.insert(single.end(), mixing.begin(), mixing.end());
+  const Run one = train(single);
+  CHECK(largest_difference(train({"distribution.device_mesh.shape=1,1", mixing[0]}), one) > 1e-3);
+  for (std::vector<std::string> mesh : kMeshes) {
+    CAPTURE(mesh[0]);
+    mesh.insert(mesh.end(), mixing.begin(), mixing.end());
+    CHECK(largest_difference(train(mesh), one) <= 1e-9);
+  }
+}
+
 TEST_CASE("mesh invariance: ZeRO levels change nothing but where things lie") {
   std::vector<std::string> single = kOneDevice;
   single.push_back("dtype_policy=float64");

@@ -138,7 +138,7 @@ void add_warp(SpecList& list, const WarpShape& shape, bool transposed, Values tr
                        transposed ? " transposed" : "",
                        transforms == Values::kSpecial ? " special" : ""),
            {{shape.dtype, size, Values::kSigned},
-            {kF64, shape.terms * shape.images, transforms},
+            {kF64, shape.numbers() * shape.images, transforms},
             result(shape.dtype, size)},
            [=](KernelSpecs& specs, const SpecPointers& memory) {
              specs.emplace_back(AffineWarpSpec{shape, transposed, memory[0], memory[1], memory[2]});
@@ -160,6 +160,8 @@ std::vector<KernelCase> warp_specs() {
             shape = {1, 20, 21, 1, dtype, nearest, fill, 0};
           add_warp(list, shape, transposed, Values::kSigned);
           shape.terms = 8;
+          add_warp(list, shape, transposed, Values::kSigned);
+          shape.terms = 0;
           add_warp(list, shape, transposed, Values::kSigned);
           shape.terms = 6;
           shape.images = 6;

@@ -217,8 +217,8 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
   for (const Case& c : std::vector<Case>{
            {layer("Lambda", R"("name": "f", "function": {"class_name": "__lambda__"})"), "E415",
             "layer `f` (Lambda) holds Python code"},
-           {layer("AugMix", R"("name": "r", "num_chains": 2)"), "E416",
-            "layer `r` (AugMix) is not in meshtrain"},
+           {layer("HashedCrossing", R"("name": "r", "num_bins": 2)"), "E416",
+            "layer `r` (HashedCrossing) is not in meshtrain"},
            {R"({"class_name": "Mine", "config": {"name": "own"}, "registered_name": "my>Mine"})",
             "E416", "layer `own` (Mine) is a class of your own"},
            {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
@@ -244,10 +244,22 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
   }
 }
 
+TEST_CASE("layers that mix batches become identities, and the line for data.transform is said") {
+  const ImportedModel imported = import_text(
+      sequential(layer("MixUp", R"("name": "mix", "alpha": 0.3, "seed": 4)") + ", " +
+                 layer("CutMix", R"("name": "cut", "factor": [0.5, 1.0], "dtype": "float64")")));
+  CHECK(imported.yaml.find("- Identity: {name: mix}") != std::string::npos);
+  CHECK(imported.yaml.find("- Identity: {name: cut") != std::string::npos);
+  REQUIRE(imported.dropped.size() == 2);
+  CHECK(imported.dropped[0].find("`data: {transform: [{MixUp: {alpha: 0.3}}]}`") !=
+        std::string::npos);
+  CHECK(imported.dropped[1].find("{CutMix: {factor: [0.5,1.0]}}") != std::string::npos);
+}
+
 TEST_CASE("all problems of a model are shown together") {
   try {
-    import_text(sequential(layer("AugMix", R"("name": "r", "num_chains": 2)") + ", " +
-                           layer("CutMix", R"("name": "s", "factor": 1.0)")));
+    import_text(sequential(layer("HashedCrossing", R"("name": "r", "num_bins": 2)") + ", " +
+                           layer("TextVectorization", R"("name": "s", "ngrams": 1)")));
     FAIL("not refused");
   } catch (const ConfigError& error) {
     CHECK(error.diagnostics().num_errors() == 2);

@@ -163,5 +163,33 @@ model:
   }
 }
 
+TEST_CASE("layers of nested models are found in blocks, in files of both formats") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Repeat: {times: 1, name: stem, layers: [{Dense: {name: first, units: 6}}]}
+    - LayerScale: {name: scale, init_values: 0.1, projection_dim: 6}
+)");
+  const auto paths = [&](H5File file, const std::vector<KerasGroup>& groups) {
+    std::vector<std::string> out;
+    for (const NamedTensor& tensor : named_by_path(std::move(file), groups, *built.model)) {
+      out.push_back(tensor.name);
+    }
+    return out;
+  };
+  H5File old;
+  for (const char* name :
+       {"stem/first/kernel:0", "stem/first/bias:0", "scale/Variable:0", "other/kernel:0"}) {
+    old.datasets.push_back({name, HostTensor(DType::kFloat32, {6})});
+  }
+  const std::vector<std::string> found = paths(std::move(old), {});
+  REQUIRE(found.size() == 4);
+  CHECK(found[0] == "stem/first/kernel");
+  CHECK(found[1] == "stem/first/bias");
+  CHECK(found[2] == "scale/variable");
+  CHECK(found[3] == "other/kernel:0");
+}
+
 }  // namespace
 }  // namespace meshtrain

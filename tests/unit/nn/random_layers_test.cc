@@ -1,5 +1,6 @@
 // What random layers draw: the right distributions, per sample and step, and nothing at inference.
 #include <cmath>
+#include <numbers>
 #include <set>
 
 #include "nn_testing.h"
@@ -232,6 +233,91 @@ TEST_CASE("RandomPerspective takes places from where a homography says") {
     }
   }
   CHECK(seen > 40);
+}
+
+TEST_CASE("RandomElasticTransform takes places from nearby, by smooth shifts of the stated size") {
+  constexpr int64_t kRows = 40, kColumns = 48, kImages = 8, kRim = 8;
+  HostTensor x(DType::kFloat64, {kImages, kRows, kColumns, 2});  // columns and rows
+  for (int64_t i = 0; i < x.size(); i += 2) {
+    x.set(i, static_cast<double>(i / 2 % kColumns));
+    x.set(i + 1, static_cast<double>(i / 2 / kColumns % kRows));
+  }
+  for (const double scale : {1.0, 0.5}) {
+    CAPTURE(scale);
+    const NamedArgs args = {{"factor", {1.0, 1.0}}, {"scale", {scale, scale}}};
+    const HostTensor y = run_layer("RandomElasticTransform", x, 0, args);
+    double squares = 0, steps = 0;
+    int64_t count = 0;
+    const auto shift = [&](int64_t n, int64_t i, int64_t j, int64_t c) {
+      const int64_t at = ((n * kRows + i) * kColumns + j) * 2 + c;
+      return y.at(at) - x.at(at);
+    };
+    for (int64_t n = 0; n < kImages; ++n) {
+      for (int64_t i = kRim; i < kRows - kRim; ++i) {
+        for (int64_t j = kRim; j < kColumns - kRim; ++j) {
+          for (int64_t c = 0; c < 2; ++c) {
+            squares += shift(n, i, j, c) * shift(n, i, j, c);
+            steps += std::pow(shift(n, i, j + 1, c) - shift(n, i, j, c), 2);
+            ++count;
+          }
+        }
+      }
+    }
+    // Normal numbers of this width, smoothed by a Gaussian of it: 1 / (2 width sqrt(pi)) is left.
+    const double width = 0.05 * kRows * scale;
+    const double expected = 0.1 * kColumns * scale / (2 * std::sqrt(std::numbers::pi));
+    const double found = std::sqrt(squares / static_cast<double>(count));
+    CHECK(found > 0.85 * expected);
+    CHECK(found < 1.15 * expected);
+    const double correlation = 1 - steps / squares / 2;
+    CHECK(std::abs(correlation - std::exp(-1 / (4 * width * width))) < 0.04);
+    CHECK(equal(y, run_layer("RandomElasticTransform", x, 0, args)));
+    CHECK(!equal(y, run_layer("RandomElasticTransform", x, 1, args)));
+    CHECK(equal(x, run_layer("RandomElasticTransform", x, -1, args)));
+  }
+  const NamedArgs narrow = {{"factor", {1.0, 1.0}}, {"value_range", {3.0, 20.0}}};
+  for (const double value : numbers(run_layer("RandomElasticTransform", x, 0, narrow))) {
+    CHECK(value >= 3);
+    CHECK(value <= 20);
+  }
+}
+
+TEST_CASE("AugMix draws chains and weights in each step") {
+  HostTensor x(DType::kFloat32, {2, 5, 5, 3});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, 100 + 50 * splitmix_signed(1, static_cast<uint64_t>(i)));
+  }
+  std::set<std::vector<double>> results;
+  for (int64_t step = 0; step < 20; ++step) {
+    const HostTensor y = run_layer("AugMix", x, step);
+    results.insert(numbers(y));
+    CHECK((step % 8 != 0 || equal(y, run_layer("AugMix", x, step))));
+    for (const double value : numbers(y)) {
+      CHECK(value >= 0);
+      CHECK(value <= 255);
+    }
+  }
+  CHECK(results.size() == 20);
+  CHECK(equal(x, run_layer("AugMix", x, -1)));
+  // One chain of one change is a straight line from the image to what the change makes of it.
+  const NamedArgs single = {{"num_chains", 1}, {"chain_depth", 1}, {"all_ops", false}};
+  const std::vector<double> from = numbers(x), to = numbers(run_layer("AutoContrast", x, 0));
+  int on_line = 0, unchanged = 0;
+  for (int64_t step = 0; step < 60; ++step) {
+    const std::vector<double> y = numbers(run_layer("AugMix", x, step, single));
+    const double share = (y[0] - from[0]) / (to[0] - from[0]);
+    bool fits = share > 1e-4, same = true;
+    for (size_t i = 0; i < y.size(); ++i) {
+      fits = fits && std::abs(y[i] - from[i] - share * (to[i] - from[i])) < 1e-3;
+      same = same && std::abs(y[i] - from[i]) < 1e-3;
+    }
+    on_line += fits ? 1 : 0;
+    unchanged += same ? 1 : 0;
+  }
+  CHECK(on_line > 1);  // each of eight choices in about 7 of 60 steps
+  CHECK(on_line < 20);
+  CHECK(unchanged > 1);
+  CHECK(unchanged < 25);
 }
 
 TEST_CASE("RandAugment draws its changes in each step") {

@@ -1,4 +1,4 @@
-// Images sampled at affine coordinates, and the gradient.
+// Images sampled at affine, projective or given coordinates, and the gradient.
 //
 // Forward: result (x, y) is the sum of its taps (formulas/warp.h), each pixel by the product of the
 // weights of its row and its column. The gradient of a pixel is the sum over the results that it is
@@ -16,11 +16,14 @@ namespace {
 struct Warping {
   long long total, step;  // elements of all images, and the step of threads
   long long height, width, channels;
-  long long terms;  // of a transform
+  long long terms;  // of a transform; 0: a column and a row for each pixel
   WarpFill fill;
   bool nearest;
 
   MT_FN constexpr int taps() const { return nearest ? 1 : 2; }
+  MT_FN constexpr unsigned long long numbers() const {
+    return (unsigned long long)(terms == 0 ? 2 * height * width : terms);
+  }
 };
 
 // An element of an image: its pixel, the transform of its image, and its channel of another array
@@ -38,24 +41,26 @@ MT_FN WarpElement<E> warp_element(unsigned long long i, const unsigned long long
   constexpr U image = width * height * channels;
   const U pixel = i / channels;
   return {(long long)(pixel % width), (long long)(pixel / width % height),
-          (const double*)arg[1] + i / image * W.terms,
+          (const double*)arg[1] + i / image * W.numbers(),
           (const E*)arg[0] + i / image * image + i % channels};
 }
-// The place along one axis, whose terms are at `axis`.
+// The place along axis 0, of columns, or 1, of rows.
 template <Warping W>
-MT_FN double place_at(const double* t, const double* axis, long long x, long long y) {
-  const double place = warp_place(axis, (double)x, (double)y);
+MT_FN double place_at(const double* t, int axis, long long x, long long y) {
+  if constexpr (W.terms == 0)
+    return t[2 * (y * W.width + x) + axis];
+  const double place = warp_place(t + 3 * axis, (double)x, (double)y);
   if constexpr (W.terms == 8)
     return place / warp_divisor(t, (double)x, (double)y);
   return place;
 }
 template <Warping W>
 MT_FN WarpTaps warp_rows(const double* t, long long x, long long y) {
-  return warp_taps(place_at<W>(t, t + 3, x, y), W.height, W.fill, W.nearest);
+  return warp_taps(place_at<W>(t, 1, x, y), W.height, W.fill, W.nearest);
 }
 template <Warping W>
 MT_FN WarpTaps warp_columns(const double* t, long long x, long long y) {
-  return warp_taps(place_at<W>(t, t, x, y), W.width, W.fill, W.nearest);
+  return warp_taps(place_at<W>(t, 0, x, y), W.width, W.fill, W.nearest);
 }
 
 // Arguments of both kernels: images, transforms (image, terms), the result.
@@ -103,6 +108,11 @@ MT_FN WarpBand warp_band(long long column, long long m) {
 // where places do not move by equal steps.
 template <Warping W, class Visit>
 MT_FN void each_near(const double* t, long long column, long long y, const Visit& visit) {
+  if constexpr (W.terms == 0) {
+    for (long long x = 0; x < W.width; ++x)
+      visit(x);
+    return;
+  }
   const double begin = warp_place(t, 0, (double)y);
   const double end = warp_place(t, (double)(W.width - 1), (double)y);
   const double lowest = begin < end ? begin : end, highest = begin < end ? end : begin;
