@@ -226,7 +226,7 @@ Tensors run_case(const Json& c, const Model& model, const DTypePolicy& policy, B
 // up bfloat16 as such: its gradient of Conv2DTranspose's bias is 1.4e-2 off the exact sum, which
 // ours is.
 // Recurrent layers: Keras rounds the cotangent of the state in each step. With inputs and weights
-// that bfloat16 has, its gradient of SimpleRNN's input is 2.4e-2 of the largest off that of float32.
+// that bfloat16 has, its gradient of SimpleRNN's input is 2.4e-2 of the largest off float32's.
 double tolerance_of(const Json& c, DType dtype) {
   static const std::set<std::string> kRecurrent = {"SimpleRNN",       "RNN",        "Bidirectional",
                                                    "TimeDistributed", "ConvLSTM1D", "ConvLSTM2D",
