@@ -67,7 +67,7 @@ const CategoryEntry& entry_of(Category category) {
   return kCatalogue[static_cast<size_t>(category)];
 }
 
-// Class names of Keras (and planned data sources) without an implementation here, as one text.
+// Class names of Keras, and data sources, without an implementation here, as one text.
 constexpr std::string_view kUnsupported[kNumCategories] = {
     "MaxNumBoundingBoxes Pipeline "
     "StringLookup IntegerLookup "

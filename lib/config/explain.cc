@@ -198,9 +198,8 @@ std::string explain_classes(std::string_view name, std::optional<std::string_vie
     const auto category = static_cast<Category>(i);
     if (is_unsupported_class(category, name)) {
       const std::string other = instead_of(category, name);
-      texts.push_back(
-          fmt::format("{} ({}): comes with a later release; until then it is refused{}\n", name,
-                      category_name(category), other.empty() ? "" : "; " + other));
+      texts.push_back(fmt::format("{} ({}): not supported{}\n", name, category_name(category),
+                                  other.empty() ? "" : "; " + other));
     } else if (const std::string_view instead = refusal(category, name); !instead.empty()) {
       texts.push_back(
           fmt::format("{} ({}): not here; {}\n", name, category_name(category), instead));

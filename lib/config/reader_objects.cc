@@ -143,8 +143,8 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
   const bool is_number = try_number(form.spelled).has_value();
   const std::string other = instead_of(category, is_number ? form.spelled : bare);
   if (is_unsupported_class(category, bare)) {
-    Diagnostic& d = diagnostics_.error(
-        "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, bare));
+    Diagnostic& d =
+        diagnostics_.error("E122", form.loc, fmt::format("{} `{}` is not supported", what, bare));
     if (!other.empty()) {
       d.help(other);
     }

@@ -143,7 +143,7 @@ TEST_CASE("what cannot act is refused") {
   CHECK(name.exit_code == 2);
   CHECK(contains(name.err,
                  "error[E113]: `name` must be usable as a folder's name: 300 bytes, at most 255"));
-  CHECK(contains(meshtrain({"explain", "Pipeline"}, ".").out, "comes with a later release"));
+  CHECK(contains(meshtrain({"explain", "Pipeline"}, ".").out, "not supported"));
 }
 
 TEST_CASE("a value that is given twice and differs is reported") {

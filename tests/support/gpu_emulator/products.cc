@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/formulas/elementwise.h"
 #include "base/error.h"
 
 namespace meshtrain::gpu {
@@ -130,13 +131,8 @@ EMULATOR_FAST void add_scaled(double* __restrict y, const double* __restrict x, 
     y[i] += a * x[i];
 }
 
-// As generated code computes it that reads a stored product: in float, its constants of `dtype`.
-float activated(Activation activation, DType dtype, float x) {
-  const auto constant = [dtype](double value) {
-    alignas(8) std::byte rounded[8];
-    store(dtype, rounded, 0, value);
-    return static_cast<float>(load(dtype, rounded, 0));
-  };
+// As generated code computes it that reads a stored product: in float.
+float activated(Activation activation, float x) {
   switch (activation) {
     case Activation::kNone:
       return x;
@@ -145,9 +141,7 @@ float activated(Activation activation, DType dtype, float x) {
     case Activation::kGelu:
       break;
   }
-  const float half = x * constant(0.5), cube = x * x * x * constant(0.044715);
-  const float inner = (x + cube) * constant(std::sqrt(2 / M_PI));
-  return half * (std::tanh(inner) + constant(1));
+  return mt::gelu_tanh(x);
 }
 
 // The row of n elements from `first` on, which holds the product.
@@ -157,7 +151,7 @@ void finish_row(const Epilogue& epilogue, const MatmulSpec& s, int64_t first) {
     if (epilogue.bias != nullptr)
       value += static_cast<float>(load(s.dtype, epilogue.bias, j));
     store(s.dtype, epilogue.to, first + j,
-          static_cast<double>(activated(epilogue.activation, s.dtype, value)));
+          static_cast<double>(activated(epilogue.activation, value)));
   }
 }
 

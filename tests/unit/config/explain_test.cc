@@ -35,14 +35,13 @@ TEST_CASE("a section and a class list what they hold") {
 }
 
 TEST_CASE("a class of Keras that is not here is said so") {
-  CHECK(has(explain_word("Pipeline"),
-            "Pipeline (layer): comes with a later release; until then it is refused"));
+  CHECK(has(explain_word("Pipeline"), "Pipeline (layer): not supported"));
   CHECK(has(explain_word("BatchNorm2d"), "write `BatchNormalization`"));
   CHECK(explain_word("Pipeline.layers") == explain_word("Pipeline"));
   CHECK(has(explain_word("MixUp.alpha"), "MixUp.alpha: "));  // a transform
-  CHECK(has(explain_word("parquet"), "parquet (data source): comes with a later release"));
+  CHECK(has(explain_word("parquet"), "parquet (data source): not supported"));
   CHECK(has(explain_word("LambdaCallback"), "LambdaCallback (callback): not here; functions of"));
-  CHECK_FALSE(has(explain_word("Normalization"), "later release"));  // a transform comes later
+  CHECK_FALSE(has(explain_word("Normalization"), "not supported"));  // a transform, too
   CHECK_FALSE(explain_word("Normalization.units").has_value());
 }
 

@@ -478,6 +478,16 @@ TEST_CASE("transforms: each class of the catalogue changes arrays") {
       continue;
     }
     ConfigObject transform = default_object(Category::kTransform, name);
+    if (mixes_batches(transform)) {  // in the training step: mixing_test.cc
+      Dataset dataset;
+      dataset.inputs.push_back({"x", make_rows(range(DType::kFloat32, {3, 2}))});
+      const RowsPtr rows = dataset.inputs[0].rows;
+      DataConfig data;
+      data.transform = {transform};
+      transform_dataset(dataset, data);
+      CHECK(dataset.inputs[0].rows == rows);
+      continue;
+    }
     if (name == "MaskedLMMaskGenerator") {  // of a whole dataset
       transform.args["vocabulary_size"] = value(7);
       transform.args["mask_selection_rate"] = value(0.5);
