@@ -73,8 +73,8 @@ Shape PixelLayer::build_last(const Shape& input, Diagnostics& diagnostics) {
   return AugmentationLayer::build_last(input, diagnostics);
 }
 
-PixelRange PixelLayer::value_range() const {
-  const ConfigValue& range = value_or_null(config_, "value_range");
+PixelRange value_range_of(const ConfigObject& layer) {
+  const ConfigValue& range = value_or_null(layer, "value_range");
   if (range.is_null()) {
     return kBytes;
   }

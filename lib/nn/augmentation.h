@@ -12,6 +12,9 @@ struct DrawRange {
   double low = 0, high = 0;
 };
 
+// The argument `value_range`, in any order; null: that of bytes.
+PixelRange value_range_of(const ConfigObject& layer);
+
 // A random change of images (N, H, W, C) while training; the identity at inference.
 class AugmentationLayer : public SpatialLayer {
  public:
@@ -45,7 +48,7 @@ class PixelLayer : public AugmentationLayer {
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override;
-  PixelRange value_range() const;
+  PixelRange value_range() const { return value_range_of(config_); }
 };
 
 }  // namespace meshtrain

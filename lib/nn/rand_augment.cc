@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "nn/arguments.h"
-#include "nn/colors.h"
+#include "nn/augmentation.h"
 #include "nn/graph_parts.h"
 #include "nn/parts.h"
 #include "nn/random.h"
@@ -185,7 +185,7 @@ class AugMix final : public DrawnLayers {
       sum = sum == kNone ? part : b.add(sum, part);
     }
     const ValueId result = b.add(b.mul(x, share), b.mul(sum, b.add(b.neg(share), 1.0)));
-    return clamp_to(b, result, range());
+    return clamp_to(b, result, value_range_of(config_));
   }
 
   ValueId alpha(Builder& b, DType dtype) const {
@@ -207,15 +207,6 @@ class AugMix final : public DrawnLayers {
       x = one_of(context, x, true);
     }
     return x;
-  }
-
-  PixelRange range() const {
-    const ConfigValue& given = value_or_null(config_, "value_range");
-    if (given.is_null()) {
-      return kBytes;
-    }
-    const std::vector<double> ends = numbers_of(given);
-    return {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
   }
 };
 
