@@ -117,8 +117,6 @@ class Engine : public StepRunner {
   const Graph& train_graph(int64_t batch_size);
 
  private:
-  void restart_copies(int weight);
-
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -86,9 +86,7 @@ void StepGraphs::check_mixings(Diagnostics& diagnostics) const {
           .error("E113", transform.loc,
                  fmt::format("`{}` mixes targets, and `{}` takes class ids", transform.class_name,
                              sparse->loss.spelled))
-          .help(
-              "write `data: {label: {one_hot: 10}}` with the number of classes, and the loss "
-              "categorical_crossentropy");
+          .help(kMixedTargetsHelp);
     }
   }
 }

@@ -99,8 +99,7 @@ void check_mixing(const ConfigObject& mixing, const std::vector<ValueType>& inpu
     if (!is_floating(target.dtype)) {
       report(
           fmt::format("mixes targets, and those here are class ids ({})", dtype_name(target.dtype)),
-          "write `data: {label: {one_hot: 10}}` with the number of classes, and the loss "
-          "categorical_crossentropy");
+          kMixedTargetsHelp);
       break;
     }
     if (target.shape.size() > 1) {

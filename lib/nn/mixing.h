@@ -12,6 +12,11 @@
 
 namespace meshtrain {
 
+// The advice where targets are class ids.
+inline constexpr const char* kMixedTargetsHelp =
+    "write `data: {label: {one_hot: 10}}` with the number of classes, and the loss "
+    "categorical_crossentropy";
+
 // Reports (E113) inputs and targets, of shapes without the batch, that `mixing` cannot mix.
 void check_mixing(const ConfigObject& mixing, const std::vector<ValueType>& inputs,
                   const std::vector<ValueType>& targets, Diagnostics& diagnostics);

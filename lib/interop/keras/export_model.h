@@ -73,11 +73,10 @@ bool is_of_hub(std::string_view class_name);
 // The positional arguments of a call of this class that are named tensors here, in Keras' order;
 // empty for classes that take tensors in order or as a list.
 std::vector<std::string> positional_roles(std::string_view class_name);
-// Whether the call has tensors or arguments that Keras takes by name.
-// Whether its further inputs are initial states.
 // The states of a recurrent layer that are among its inputs or outputs, `calls`, as Keras has them:
 // the two of an LSTMCell in a stack are a list of their own. Other outputs stand before them.
 std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls);
+// Whether the call has tensors or arguments that Keras takes by name.
 bool has_keywords(const Model& model, int call);
 
 }  // namespace meshtrain

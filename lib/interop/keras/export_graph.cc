@@ -1,0 +1,286 @@
+#include "interop/keras/export_graph.h"
+
+#include <algorithm>
+#include <map>
+
+#include "interop/keras/export_objects.h"
+#include "interop/keras/weights.h"
+#include "nn/arguments.h"
+#include "nn/lambda.h"
+#include "nn/operations.h"
+
+namespace meshtrain {
+namespace {
+
+OrderedJson constant(const ExprValue& value) {
+  if (const auto* list = std::get_if<std::vector<ExprValue>>(&value.data)) {
+    OrderedJson out = OrderedJson::array();
+    for (const ExprValue& entry : *list) {
+      out.push_back(constant(entry));
+    }
+    return out;
+  }
+  return std::visit(
+      [](const auto& plain) -> OrderedJson {
+        using T = std::decay_t<decltype(plain)>;
+        if constexpr (std::is_same_v<T, std::monostate> ||
+                      std::is_same_v<T, std::vector<ExprValue>>) {
+          return nullptr;
+        } else {
+          return plain;
+        }
+      },
+      value.data);
+}
+
+// Slices and `...` of an index as Keras wraps them.
+OrderedJson index(const ExprValue& key) {
+  OrderedJson out = OrderedJson::array();
+  for (const ExprValue& entry : std::get<std::vector<ExprValue>>(key.data)) {
+    if (const auto* slice = std::get_if<std::vector<ExprValue>>(&entry.data)) {
+      out.push_back({{"class_name", "__slice__"},
+                     {"config",
+                      {{"start", constant((*slice)[0])},
+                       {"stop", constant((*slice)[1])},
+                       {"step", constant((*slice)[2])}}}});
+    } else if (std::holds_alternative<std::string>(entry.data)) {
+      out.push_back({{"class_name", "__ellipsis__"}, {"config", OrderedJson::object()}});
+    } else {
+      out.push_back(constant(entry));
+    }
+  }
+  return out;
+}
+
+// A table of ReversibleEmbedding that makes logits of vectors.
+bool turns_back(const Model::Call& call) {
+  const ConfigValue* reverse = call.use.call_argument("reverse");
+  return reverse != nullptr && reverse->is_bool() && reverse->boolean();
+}
+
+OrderedJson tensor_json(const Shape& shape, DType dtype, OrderedJson history) {
+  return {{"class_name", "__keras_tensor__"},
+          {"config",
+           {{"shape", shape_json(shape)},
+            {"dtype", std::string(dtype_name(dtype))},
+            {"keras_history", std::move(history)}}}};
+}
+
+}  // namespace
+
+KerasGraph::KerasGraph(const Model& model, const KerasNames& names, std::string table_dtype)
+    : model_(model), names_(names), table_dtype_(std::move(table_dtype)) {
+  std::map<int, int> calls_of_layer;
+  for (const auto& call : model.calls()) {
+    nodes_.push_back(call.is_input             ? 0
+                     : call.result_of != kNone ? nodes_[call.result_of]
+                                               : calls_of_layer[call.layer]++);
+  }
+}
+
+const TensorProgram* KerasGraph::program_of(int call) const {
+  const Model::Call& entry = model_.calls()[call];
+  return entry.is_input ? nullptr : program_of_layer(*model_.layers()[entry.layer]);
+}
+
+OrderedJson KerasGraph::reference(int call) const {
+  const TensorProgram* program = program_of(call);
+  const Model::Call& entry = model_.calls()[call];
+  const int tensor = entry.result_of == kNone ? 0 : 1 + entry.result;
+  return program != nullptr ? operand_reference(call, program->result)
+                            : OrderedJson::array({names_.of_call(call), nodes_[call], tensor});
+}
+
+OrderedJson KerasGraph::references(const std::vector<int>& calls,
+                                   const std::vector<std::string>& names) const {
+  if (calls.size() == 1 && names.empty()) {
+    return reference(calls[0]);
+  }
+  OrderedJson out = names.empty() ? OrderedJson::array() : OrderedJson::object();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (names.empty()) {
+      out.push_back(reference(calls[i]));
+    } else {
+      out[names[i]] = reference(calls[i]);
+    }
+  }
+  return out;
+}
+
+OrderedJson KerasGraph::tensor(int call) const {
+  const Model::Call& from = model_.calls()[call];
+  return tensor_json(from.output_shape, from.dtype, reference(call));
+}
+
+// --- operations ----------------------------------------------------------------------------------
+
+// The operation that gives the result has the Lambda's name; the others follow it.
+std::string KerasGraph::operation_name(int call, int tensor) const {
+  const TensorProgram& program = *program_of(call);
+  const size_t index = static_cast<size_t>(tensor) - program.inputs.size();
+  return tensor == program.result ? names_.of_call(call)
+                                  : fmt::format("{}_{}_{}", names_.of_call(call),
+                                                program.calls[index].operation->name, index + 1);
+}
+
+OrderedJson KerasGraph::operand_reference(int call, int tensor) const {
+  const auto num_inputs = static_cast<int>(program_of(call)->inputs.size());
+  return tensor < num_inputs ? reference(model_.calls()[call].inputs[tensor])
+                             : OrderedJson::array({operation_name(call, tensor), nodes_[call], 0});
+}
+
+OrderedJson KerasGraph::operand(int call, const Operand& operand,
+                                const std::vector<TensorType>& types) const {
+  if (operand.is_tensor()) {
+    const TensorType& type = types[static_cast<size_t>(operand.tensor)];
+    return tensor_json(type.shape, type.dtype, operand_reference(call, operand.tensor));
+  }
+  if (!operand.is_list) {
+    const bool is_table = std::holds_alternative<std::vector<ExprValue>>(operand.constant.data);
+    return is_table
+               ? OrderedJson{{"class_name", "__numpy__"},
+                             {"config",
+                              {{"value", constant(operand.constant)}, {"dtype", table_dtype_}}}}
+               : constant(operand.constant);
+  }
+  OrderedJson out = OrderedJson::array();
+  for (const Operand& entry : operand.list) {
+    out.push_back(this->operand(call, entry, types));
+  }
+  return out;
+}
+
+void KerasGraph::add_operations(int first, OrderedJson& layers) const {
+  const TensorProgram& program = *program_of(first);
+  const int layer = model_.calls()[first].layer;
+  for (size_t i = 0; i < program.calls.size(); ++i) {
+    const TensorProgram::Call& operation = program.calls[i];
+    const std::string name = operation_name(first, static_cast<int>(program.inputs.size() + i));
+    OrderedJson config = {{"name", name}};
+    for (const auto& [key, value] : operation.arguments) {
+      if (!operation.operation->is_call_argument(key)) {
+        config[key] = constant(value);
+      }
+    }
+    const std::string class_name(operation.operation->class_name);
+    OrderedJson entry = serialized(fmt::format("keras.src.ops.{}", operation.operation->module),
+                                   class_name, std::move(config));
+    entry["registered_name"] = class_name;
+    entry["name"] = name;
+    entry["inbound_nodes"] = OrderedJson::array();
+    for (size_t call = 0; call < model_.calls().size(); ++call) {
+      if (!model_.calls()[call].is_input && model_.calls()[call].layer == layer) {
+        entry["inbound_nodes"].push_back(operation_node(static_cast<int>(call), operation));
+      }
+    }
+    layers.push_back(std::move(entry));
+  }
+}
+
+OrderedJson KerasGraph::operation_node(int call, const TensorProgram::Call& operation) const {
+  const Model::Call& entry = model_.calls()[call];
+  std::vector<TensorType> inputs;
+  for (const int input : entry.inputs) {
+    inputs.push_back({model_.calls()[input].output_shape, model_.calls()[input].dtype});
+  }
+  const std::vector<TensorType> types =
+      infer_tensors(*program_of(call), inputs, model_.layers()[entry.layer]->variable_dtype);
+  OrderedJson args = OrderedJson::array();
+  for (const Operand& one : operation.operands) {
+    args.push_back(operand(call, one, types));
+  }
+  for (const auto& [key, value] : operation.arguments) {
+    if (operation.operation->is_call_argument(key)) {
+      args.push_back(key == "key" ? index(value) : constant(value));
+    }
+  }
+  return {{"args", std::move(args)}, {"kwargs", OrderedJson::object()}};
+}
+
+// --- layers --------------------------------------------------------------------------------------
+
+OrderedJson KerasGraph::inbound_nodes(int first) const {
+  OrderedJson out = OrderedJson::array();
+  const Model::Call& call = model_.calls()[first];
+  for (size_t i = 0; !call.is_input && i < model_.calls().size(); ++i) {
+    const Model::Call& other = model_.calls()[i];
+    if (other.is_input || other.result_of != kNone || other.layer != call.layer) {
+      continue;
+    }
+    if (const int at = static_cast<int>(i); has_keywords(model_, at)) {
+      out.push_back(keyword_node(at));
+      continue;
+    }
+    OrderedJson tensors = OrderedJson::array();
+    for (const int input : model_.calls()[i].inputs) {
+      tensors.push_back(tensor(input));
+    }
+    const bool as_list = takes_list(model_, static_cast<int>(i));
+    OrderedJson keywords = OrderedJson::object();
+    if (turns_back(other)) {
+      keywords["reverse"] = true;
+    }
+    if (tensors.size() == 2 && model_.layers()[other.layer]->class_name == "CategoryEncoding") {
+      keywords["count_weights"] = tensors[1];  // Keras takes no second positional argument
+      tensors.erase(1);
+    }
+    out.push_back({{"args", as_list ? OrderedJson::array({std::move(tensors)}) : tensors},
+                   {"kwargs", std::move(keywords)}});
+  }
+  return out;
+}
+
+OrderedJson KerasGraph::keyword_node(int call) const {
+  const Model::Call& entry = model_.calls()[call];
+  const std::string& name = model_.layers()[entry.layer]->class_name;
+  const bool is_list = name == "Attention" || name == "AdditiveAttention";
+  const std::vector<std::string> positional =
+      is_list ? std::vector<std::string>{"query", "value"} : positional_roles(name);
+  OrderedJson args = OrderedJson::array(), keywords = OrderedJson::object();
+  if (positional.empty()) {  // a recurrent layer
+    args.push_back(tensor(entry.inputs[0]));
+    const std::span<const int> given = std::span(entry.inputs).subspan(1);
+    for (const std::vector<int>& states :
+         nested_states(*model_.layers()[entry.layer]->config(), given)) {
+      OrderedJson tensors = OrderedJson::array();
+      for (const int state : states) {
+        tensors.push_back(tensor(state));
+      }
+      keywords["initial_state"].push_back(states.size() == 1 ? tensors[0] : tensors);
+    }
+    return {{"args", std::move(args)}, {"kwargs", std::move(keywords)}};
+  }
+  std::vector<std::string> roles = entry.use.roles;
+  if (roles.empty()) {
+    roles = positional;
+    roles.emplace_back("key");
+  }
+  const bool is_self = entry.inputs.size() == 1 && positional.front() == "query";
+  const size_t given = is_self ? 2 : std::min(roles.size(), entry.inputs.size());
+  for (size_t i = 0; i < given; ++i) {
+    const std::string& role = roles[i];
+    if (role == "positions" || role == "segments" ||
+        (is_list && (role == "query_mask" || role == "value_mask"))) {
+      refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", role));
+    }
+    keywords[role] = tensor(entry.inputs[is_self ? 0 : i]);
+  }
+  for (const char* role :
+       {"query", "value", "key", "inputs", "decoder_sequence", "encoder_sequence"}) {
+    const bool is_positional =
+        is_list || std::find(positional.begin(), positional.end(), role) != positional.end();
+    if (is_positional && keywords.contains(role)) {
+      args.push_back(keywords[role]);
+      keywords.erase(role);
+    }
+  }
+  for (const char* flag : {"use_causal_mask", "return_attention_scores"}) {
+    if (const ConfigValue* given = entry.use.call_argument(flag)) {
+      keywords[flag] = given->is_bool() && given->boolean();
+    }
+  }
+  return {{"args", is_list ? OrderedJson::array({std::move(args)}) : std::move(args)},
+          {"kwargs", std::move(keywords)}};
+}
+
+}  // namespace meshtrain
