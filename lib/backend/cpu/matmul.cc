@@ -17,8 +17,14 @@ constexpr double kFlopsOfUnit = 4e6;
 constexpr double kMostUnits = 32;  // of a large product; each packs what it reads of A and B
 constexpr int64_t kMinRows = 16;   // of a unit; fewer cost nothing but read B once more
 constexpr int64_t kMinColumns = 64;
-constexpr int64_t kPackedSize = 192;               // rows and columns of a unit that packs B
+constexpr int64_t kPackedSize = 192;  // rows and columns of a unit that packs B
+constexpr double kPackedArea = kPackedSize * kPackedSize;
 constexpr double kKeptElements = 1024 * 1024 / 4;  // of B, which stays in a core's cache
+// From this depth on, a transposed A is copied some lines at a time. sgemm would pack it from lines
+// that are far apart and share few sets of the cache: gradients of kernels took 1.1 to 1.7 times as
+// long.
+constexpr int64_t kCopiedDepth = 1024;
+constexpr int64_t kCopiedLines = 512;
 
 // Describes a matrix of `rows` x `columns` to sgemm: transposed or not, and the leading dimension.
 // Returns false when neither describes it.
@@ -50,6 +56,8 @@ class Matmul final : public Kernel {
         describe(spec_.k, spec_.n, spec_.b_row, spec_.b_column, &b_transposed_, &b_lines_) &&
         (spec_.c_row >= spec_.n || spec_.m == 1) && spec_.k > 0;
     c_lines_ = spec_.m == 1 ? spec_.n : spec_.c_row;
+    copies_a_ = use_sgemm_ && a_transposed_ && spec_.k >= kCopiedDepth && spec_.m >= kPackedSize &&
+                spec_.n >= kMinColumns;
     divide();
     row_chunks_ = (spec_.m + rows_ - 1) / rows_;
     column_chunks_ = (spec_.n + columns_ - 1) / columns_;
@@ -59,8 +67,10 @@ class Matmul final : public Kernel {
     return static_cast<int64_t>(spec_.batches.size()) * row_chunks_ * column_chunks_;
   }
   size_t scratch_bytes() const override {
+    if (use_sgemm_)
+      return copies_a_ ? static_cast<size_t>(rows_ * kCopiedLines) * sizeof(float) : 0;
     const int64_t products = spec_.accumulate ? rows_ * columns_ * item_size_ : 0;
-    return use_sgemm_ ? 0 : kernels().gemm_scratch_bytes + static_cast<size_t>(products);
+    return kernels().gemm_scratch_bytes + static_cast<size_t>(products);
   }
   double cost() const override {
     const double flops = 2.0 * static_cast<double>(spec_.m * spec_.n * spec_.k);
@@ -103,7 +113,10 @@ class Matmul final : public Kernel {
     const double elements = std::max(kFlopsOfUnit / (2 * k), m * n / kMostUnits);
     rows_ = chunk(elements / n, kMinRows, spec_.m);
     columns_ = spec_.n;
-    if (spec_.m < 2 * kMinRows) {
+    if (copies_a_) {
+      rows_ = even(m * n < 16 * 4 * kPackedArea ? kPackedSize : 2 * kPackedSize, spec_.m);
+      columns_ = even(m * n < 8 * 2 * kPackedArea ? kPackedSize : 2 * kPackedSize, spec_.n);
+    } else if (spec_.m < 2 * kMinRows) {
       columns_ = chunk(elements / m, kMinColumns, spec_.n);
     } else if (use_sgemm_ && (b_transposed_ || k * n > kKeptElements)) {
       const auto columns = static_cast<double>(std::min(spec_.n, kPackedSize));
@@ -148,18 +161,38 @@ class Matmul final : public Kernel {
     access.end = std::max(access.end, end);
   }
 
+  void multiply_lines(const Part& p, int64_t k, const float* a, int64_t a_lines, const float* b,
+                      bool accumulate, float* c) const {
+    const dnnl_status_t status =
+        dnnl_sgemm(a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, k, 1.0f,
+                   a, a_lines, b, b_lines_, accumulate ? 1.0f : 0.0f, c, c_lines_);
+    MESHTRAIN_CHECK(status == dnnl_success, "oneDNN cannot multiply: status {}",
+                    static_cast<int>(status));
+  }
+
+  void multiply_copied(const Part& p, const float* a, const float* b, float* c, float* copy) const {
+    for (int64_t first = 0; first < spec_.k; first += kCopiedLines) {
+      const int64_t k = std::min(kCopiedLines, spec_.k - first);
+      for (int64_t line = 0; line < k; ++line) {
+        std::copy_n(a + (first + line) * a_lines_, p.rows, copy + line * p.rows);
+      }
+      multiply_lines(p, k, copy, p.rows, b + first * spec_.b_row, spec_.accumulate || first > 0, c);
+    }
+  }
+
   void multiply(const Part& p, std::byte* scratch) const {
     GemmArgs args;
     args.a = spec_.a + (p.batch.a + p.row * spec_.a_row) * item_size_;
     args.b = spec_.b + (p.batch.b + p.column * spec_.b_column) * item_size_;
     args.c = spec_.c + (p.batch.c + p.row * spec_.c_row + p.column) * item_size_;
     if (use_sgemm_) {
-      const dnnl_status_t status = dnnl_sgemm(
-          a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, spec_.k, 1.0f,
-          static_cast<const float*>(args.a), a_lines_, static_cast<const float*>(args.b), b_lines_,
-          spec_.accumulate ? 1.0f : 0.0f, static_cast<float*>(args.c), c_lines_);
-      MESHTRAIN_CHECK(status == dnnl_success, "oneDNN cannot multiply: status {}",
-                      static_cast<int>(status));
+      const auto* a = static_cast<const float*>(args.a);
+      const auto* b = static_cast<const float*>(args.b);
+      auto* c = static_cast<float*>(args.c);
+      if (copies_a_)
+        multiply_copied(p, a, b, c, reinterpret_cast<float*>(scratch));
+      else
+        multiply_lines(p, spec_.k, a, a_lines_, b, spec_.accumulate, c);
       return;
     }
     args.m = p.rows;
@@ -189,7 +222,7 @@ class Matmul final : public Kernel {
   int64_t item_size_ = 4;
   GemmLoop own_ = nullptr;
   ElementLoop add_ = nullptr;  // for sums of products of own_
-  bool use_sgemm_ = false, a_transposed_ = false, b_transposed_ = false;
+  bool use_sgemm_ = false, a_transposed_ = false, b_transposed_ = false, copies_a_ = false;
   int64_t a_lines_ = 0, b_lines_ = 0, c_lines_ = 0;
   int64_t rows_ = 1, columns_ = 1, row_chunks_ = 1, column_chunks_ = 1;
 };

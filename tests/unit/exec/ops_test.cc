@@ -124,6 +124,7 @@ TEST_CASE("sums of products equal the interpreter on every split") {
   einsum("bi,io->bo", {16, 24}, {24, 8});
   einsum("bi,bo->io", {16, 24}, {16, 8});
   einsum("bo,io->bi", {16, 8}, {24, 8});
+  einsum("bi,bo->io", {1104, 208}, {1104, 64});  // deep: copies A
   einsum("bti,io->bto", {8, 3, 16}, {16, 24});
   einsum("bti,bto->io", {8, 3, 16}, {8, 3, 24});
   einsum("bthd,bshd->bhts", {2, 8, 4, 16}, {2, 8, 4, 16});
