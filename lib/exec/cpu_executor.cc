@@ -102,7 +102,8 @@ class CpuExecutor final : public Executor::Impl {
   template <bool kTimed>
   static void run_all_alone(void* self, int worker);
   template <bool kTimed>
-  void run_kernel(const cpu::Kernel& kernel, int64_t begin, int64_t end, int worker);
+  void run_slice(const KernelSlice& slice, int worker);
+  void run_shared(const KernelSlice& shared, int worker);
 
   std::byte* base_of(int input) const {
     return memory.bases[program.inputs[static_cast<size_t>(input)].buffer];
@@ -119,6 +120,10 @@ class CpuExecutor final : public Executor::Impl {
   StepScratch step_scratch;
   cpu::KernelList kernels;
   Schedule schedule;
+  struct alignas(64) Taken {
+    std::atomic<int64_t> units = 0;
+  };
+  std::vector<Taken> units_taken;  // by shared kernel and owner, in this run
   ModeChooser chooser;
   std::unique_ptr<WorkerScratch> scratch;
   std::atomic<bool> failed = false;  // a kernel, in this run
@@ -150,6 +155,7 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
   run_once(prepare(program.prologue));
   kernels = prepare(program.steps, &paths);
   schedule = make_schedule(kernels, pool->size());
+  units_taken = std::vector<Taken>(static_cast<size_t>(schedule.num_shared * pool->size()));
   scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
 }
 
@@ -168,12 +174,27 @@ void CpuExecutor::run_once(const cpu::KernelList& list) {
     kernel->run(0, kernel->units(), own.of(0));
 }
 
+void CpuExecutor::run_shared(const KernelSlice& shared, int worker) {
+  const int n = pool->size();
+  for (int i = 0; i < n; ++i) {
+    const int owner = (worker + i) % n;
+    const KernelSlice slice = slice_of(*shared.kernel, owner, n);
+    std::atomic<int64_t>& taken = units_taken[static_cast<size_t>(shared.shared * n + owner)].units;
+    for (int64_t begin; (begin = slice.begin + taken.fetch_add(shared.chunk)) < slice.end;)
+      slice.kernel->run(begin, std::min(begin + shared.chunk, slice.end), scratch->of(worker));
+  }
+}
+
 template <bool kTimed>
-void CpuExecutor::run_kernel(const cpu::Kernel& kernel, int64_t begin, int64_t end, int worker) {
+void CpuExecutor::run_slice(const KernelSlice& slice, int worker) {
   const double start = kTimed ? seconds_now() : 0;
-  kernel.run(begin, end, scratch->of(worker));
+  if (slice.shared < 0) {
+    slice.kernel->run(slice.begin, slice.end, scratch->of(worker));
+  } else {
+    run_shared(slice, worker);
+  }
   if constexpr (kTimed)
-    timed[static_cast<size_t>(worker)].push_back({&kernel, start, seconds_now()});
+    timed[static_cast<size_t>(worker)].push_back({slice.kernel, start, seconds_now()});
 }
 
 template <bool kTimed>
@@ -185,7 +206,7 @@ void CpuExecutor::run_worker(void* self, int worker) {
     } else if (!impl.failed) {
       // Others wait at the next barrier, and must not for ever.
       try {
-        impl.run_kernel<kTimed>(*slice.kernel, slice.begin, slice.end, worker);
+        impl.run_slice<kTimed>(slice, worker);
       } catch (...) {
         if (!impl.failed.exchange(true))
           impl.failure = std::current_exception();
@@ -198,7 +219,7 @@ template <bool kTimed>
 void CpuExecutor::run_all_alone(void* self, int) {
   CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
   for (const cpu::KernelPtr& kernel : impl.kernels)
-    impl.run_kernel<kTimed>(*kernel, 0, kernel->units(), 0);
+    impl.run_slice<kTimed>({kernel.get(), 0, kernel->units()}, 0);
 }
 
 void CpuExecutor::run(int steps) {
@@ -212,6 +233,8 @@ void CpuExecutor::run(int steps) {
   const ModeChooser::Mode mode = chooser.next();
   const auto begin = std::chrono::steady_clock::now();
   if (mode == ModeChooser::kTogether) {
+    for (Taken& taken : units_taken)
+      taken.units = 0;
     pool->run(is_timed ? &run_worker<true> : &run_worker<false>, this);
     if (failed.exchange(false))
       std::rethrow_exception(std::exchange(failure, nullptr));

@@ -7,8 +7,10 @@ namespace {
 
 using cpu::Kernel;
 
-constexpr double kWorthSharing = 1500;  // nanoseconds; less runs on one worker
-constexpr size_t kMaxTracked = 4096;    // accesses remembered before a barrier is cheaper
+constexpr double kWorthSharing = 1500;   // nanoseconds; less runs on one worker
+constexpr double kWorthTurns = 100'000;  // nanoseconds for each worker; then others help
+constexpr int64_t kTurns = 16;           // of each worker, where there are so many units
+constexpr size_t kMaxTracked = 4096;     // accesses remembered before a barrier is cheaper
 
 struct Task {
   int worker;
@@ -63,45 +65,89 @@ class Tracker {
   std::vector<Seen> seen_;
 };
 
+class Scheduler {
+ public:
+  explicit Scheduler(int num_workers) : num_workers_(num_workers) {
+    schedule_.workers.resize(static_cast<size_t>(num_workers));
+  }
+
+  void add(const Kernel& kernel) {
+    if (is_worth_turns(kernel)) {
+      share(kernel);
+      return;
+    }
+    const std::vector<Task> tasks = split(kernel, num_workers_);
+    if (num_workers_ == 1) {
+      append(kernel, tasks);
+      return;
+    }
+    std::vector<std::vector<Access>> touched(tasks.size());
+    bool must_wait = is_shared_before_ || tracker_.is_full();
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      kernel.accesses(tasks[t].begin, tasks[t].end, touched[t]);
+      for (const Access& access : touched[t])
+        must_wait = must_wait || tracker_.conflicts(access, tasks[t].worker);
+    }
+    if (must_wait)
+      wait();
+    append(kernel, tasks);
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      for (const Access& access : touched[t])
+        tracker_.add(access, tasks[t].worker);
+    }
+  }
+
+  Schedule take() { return std::move(schedule_); }
+
+ private:
+  bool is_worth_turns(const Kernel& kernel) const {
+    return num_workers_ > 1 && kernel.units() > num_workers_ &&
+           kernel.cost() >= kWorthTurns * num_workers_;
+  }
+
+  void share(const Kernel& kernel) {
+    wait();
+    for (int w = 0; w < num_workers_; ++w) {
+      KernelSlice slice = slice_of(kernel, w, num_workers_);
+      slice.shared = schedule_.num_shared;
+      slice.chunk = std::max<int64_t>(kernel.units() / (num_workers_ * kTurns), 1);
+      schedule_.workers[static_cast<size_t>(w)].push_back(slice);
+    }
+    ++schedule_.num_shared;
+    schedule_.is_serial = false;
+    is_shared_before_ = true;
+  }
+
+  void wait() {
+    for (std::vector<KernelSlice>& slices : schedule_.workers)
+      slices.push_back({});
+    ++schedule_.num_barriers;
+    tracker_.clear();
+    is_shared_before_ = false;
+  }
+
+  void append(const Kernel& kernel, const std::vector<Task>& tasks) {
+    for (const Task& task : tasks) {
+      if (task.worker != 0)
+        schedule_.is_serial = false;
+      schedule_.workers[static_cast<size_t>(task.worker)].push_back(
+          {&kernel, task.begin, task.end});
+    }
+  }
+
+  int num_workers_;
+  Schedule schedule_;
+  Tracker tracker_;
+  bool is_shared_before_ = false;  // the last kernel, whose units may be of any worker
+};
+
 }  // namespace
 
 Schedule make_schedule(const cpu::KernelList& kernels, int num_workers) {
-  Schedule schedule;
-  schedule.workers.resize(static_cast<size_t>(num_workers));
-  Tracker tracker;
-  std::vector<Access> accesses;
-  for (const cpu::KernelPtr& kernel : kernels) {
-    const std::vector<Task> tasks = split(*kernel, num_workers);
-    if (num_workers == 1) {
-      for (const Task& task : tasks) {
-        schedule.workers[0].push_back({kernel.get(), task.begin, task.end});
-      }
-      continue;
-    }
-    std::vector<std::vector<Access>> touched(tasks.size());
-    bool must_wait = tracker.is_full();
-    for (size_t t = 0; t < tasks.size(); ++t) {
-      kernel->accesses(tasks[t].begin, tasks[t].end, touched[t]);
-      for (const Access& access : touched[t]) {
-        must_wait = must_wait || tracker.conflicts(access, tasks[t].worker);
-      }
-    }
-    if (must_wait) {
-      for (std::vector<KernelSlice>& slices : schedule.workers)
-        slices.push_back({});
-      ++schedule.num_barriers;
-      tracker.clear();
-    }
-    for (size_t t = 0; t < tasks.size(); ++t) {
-      if (tasks[t].worker != 0)
-        schedule.is_serial = false;
-      schedule.workers[static_cast<size_t>(tasks[t].worker)].push_back(
-          {kernel.get(), tasks[t].begin, tasks[t].end});
-      for (const Access& access : touched[t])
-        tracker.add(access, tasks[t].worker);
-    }
-  }
-  return schedule;
+  Scheduler scheduler(num_workers);
+  for (const cpu::KernelPtr& kernel : kernels)
+    scheduler.add(*kernel);
+  return scheduler.take();
 }
 
 }  // namespace meshtrain
