@@ -19,6 +19,7 @@
 namespace meshtrain::cpu {
 namespace {
 
+constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kSizes[] = {1, 7, 13, 16, 31, 64, 1000};
 
 template <class T>
@@ -75,6 +76,9 @@ TEST_CASE("vector math is within a few units of the last place on every level") 
   check_function(ElementOp::k_softplus, [](double x) { return std::log1p(std::exp(x)); });
   check_function(ElementOp::k_gelu,
                  [](double x) { return x * std::erfc(-x * std::sqrt(0.5)) / 2; });
+  check_function(ElementOp::k_gelu_tanh, [](double x) {
+    return x * (1 + std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x))) / 2;
+  });
   check_function(ElementOp::k_silu, [](double x) { return x / (1 + std::exp(-x)); });
   check_function(
       ElementOp::k_log, [](double x) { return std::log(x); }, true);
@@ -82,6 +86,42 @@ TEST_CASE("vector math is within a few units of the last place on every level") 
       ElementOp::k_log1p, [](double x) { return std::log1p(x); }, true);
   check_function(
       ElementOp::k_rsqrt, [](double x) { return 1 / std::sqrt(x); }, true);
+}
+
+// Beside float64's loops, far beyond the last number that is not 0 or the input itself.
+TEST_CASE("gelu and its gradients are finite and near float64's everywhere") {
+  std::vector<float> x;
+  std::vector<double> wide, ones;
+  for (int i = -40000; i <= 40000; ++i) {
+    x.push_back(static_cast<float>(i) * 5e-4F * (1 + static_cast<float>(std::abs(i)) * 1e-3F));
+    wide.push_back(static_cast<double>(x.back()));
+    ones.push_back(1);
+  }
+  const std::vector<float> one(x.size(), 1);
+  const auto n = static_cast<int64_t>(x.size());
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    for (ElementOp op : {ElementOp::k_gelu, ElementOp::k_gelu_tanh, ElementOp::k_gelu_grad,
+                         ElementOp::k_gelu_tanh_grad}) {
+      const auto& loops = kernels_of_level(level).element[static_cast<int>(op)];
+      std::vector<float> y(x.size());
+      std::vector<double> exact(x.size());
+      loops[kTypeF32](y.data(), x.data(), one.data(), nullptr, n, {});
+      loops[kTypeF64](exact.data(), wide.data(), ones.data(), nullptr, n, {});
+      double largest = 0;
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double error = std::abs(static_cast<double>(y[i]) - exact[i]);
+        largest = std::max(largest, error / std::max(1.0, std::abs(exact[i])));
+        CHECK_FALSE(std::isnan(error));
+      }
+      CHECK(largest < 1e-6);
+    }
+    for (ElementOp op : {ElementOp::k_gelu, ElementOp::k_gelu_tanh}) {
+      float nan = std::nanf(""), out = 0;
+      kernels_of_level(level).element[static_cast<int>(op)][kTypeF32](&out, &nan, nullptr, nullptr,
+                                                                      1, {});
+      CHECK(std::isnan(out));
+    }
+  }
 }
 
 TEST_CASE("a value has the same result wherever it stands") {

@@ -1,6 +1,6 @@
 // Elementwise loops over vector math functions. Whole groups of kGroup elements only: what is left
 // is computed in a padded group, so that a value's result does not depend on where it stands.
-#include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/gelu.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -75,11 +75,11 @@ void fill_float(KernelTable& table) {
   set(ElementOp::k_sigmoid, unary_loop<T, mt::sigmoid>);
   set(ElementOp::k_softplus, unary_loop<T, mt::softplus>);
   set(ElementOp::k_pow, binary_loop<T, mt::pow>);
-  set(ElementOp::k_gelu, unary_loop<T, mt::gelu>);
-  set(ElementOp::k_gelu_tanh, unary_loop<T, mt::gelu_tanh>);
+  set(ElementOp::k_gelu, unary_loop<T, gelu_of>);
+  set(ElementOp::k_gelu_tanh, unary_loop<T, gelu_tanh_of>);
   set(ElementOp::k_silu, unary_loop<T, mt::silu>);
-  set(ElementOp::k_gelu_grad, binary_loop<T, mt::gelu_grad>);
-  set(ElementOp::k_gelu_tanh_grad, binary_loop<T, mt::gelu_tanh_grad>);
+  set(ElementOp::k_gelu_grad, binary_loop<T, gelu_grad_of>);
+  set(ElementOp::k_gelu_tanh_grad, binary_loop<T, gelu_tanh_grad_of>);
   set(ElementOp::k_silu_grad, binary_loop<T, mt::silu_grad>);
 }
 
