@@ -5,6 +5,7 @@
   KERAS_BACKEND=jax python3 applications.py --meshtrain PROGRAM   compares PROGRAM with Keras instead
   KERAS_BACKEND=jax python3 applications.py --weights             writes ../golden/keras/applications/weights.json
   KERAS_BACKEND=tensorflow python3 applications.py --train --table PROGRAM [NAME...]   rows of configs/KERAS.md
+  KERAS_BACKEND=jax python3 applications.py --without-top PROGRAM [NAME...]   features of networks without their heads
 
 NAME_SIZE.json.gz is model.to_json(); cases.json has what the models predict from the weights and images below. With
 --meshtrain each model is saved with its weights as .keras, imported, and predicts on a mesh of one device and on 2 x 4
@@ -235,6 +236,32 @@ def prediction_cells(program, folder, name, size, model):
     return [*cells, largest_difference(of_template, y)]
 
 
+def compare_features(program, name):
+    """Without the head: feature maps, and their means and maxima, on one device and on 2 x 4."""
+    size = WIDE.get(name, 64)
+    for pooling in (None, "avg", "max"):
+        keras.utils.clear_session()
+        make = getattr(keras.applications, name)
+        model = make(include_top=False, weights=None, input_shape=(size, size, 3), pooling=pooling)
+        fill(model, gain(name))
+        x = images(name, size)
+        y = model.predict(x, verbose=0).reshape(len(x), -1)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            model.save(folder / "m.keras")
+            np.save(folder / "x.npy", x)
+            run(program, folder, "import", "m.keras", "-o", "in")
+            found = [largest_difference(features(program, folder, mesh).reshape(y.shape), y) for mesh in ("1x1", "2x4")]
+        print(f"{name}, pooling {pooling}: {found[0]:.0e} on 1x1, {found[1]:.0e} on 2x4, of {np.abs(y).max():.2g}", flush=True)
+
+
+def features(program, folder, mesh):
+    run(program, folder, "predict", "in/config.yaml", "--weights", "m.keras", "--input", "x.npy", "--output", "y.npy", "-q",
+        "distribution={type: ModelParallel, device_mesh: {shape: [1, 1], axis_names: [data, model]}}",
+        "--mesh", mesh, "--devices", "cpu:1" if mesh == "1x1" else "cpu:8")
+    return np.load(folder / "y.npy")
+
+
 def widen_constants(model):
     """Keras makes float32 of Python numbers, in a float64 model, too: these layers shall have all digits."""
     for layer in model.layers:
@@ -284,6 +311,7 @@ def main():
     parser.add_argument("--weights", action="store_true", help="number and checksum of the weights' names and shapes")
     parser.add_argument("--table", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
     parser.add_argument("--train", action="store_true", help="with --table: five steps in float64, too")
+    parser.add_argument("--without-top", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
     parser.add_argument("--only", help="one name; the other cases stay as they are")
     arguments = parser.parse_args()
     if arguments.weights:
@@ -292,6 +320,10 @@ def main():
     if arguments.table:
         for name in arguments.table[1:] or TEMPLATES:
             table_row(arguments.table[0], name, LEAST.get(name, 32), arguments.train)
+        return
+    if arguments.without_top:
+        for name in arguments.without_top[1:] or TEMPLATES:
+            compare_features(arguments.without_top[0], name)
         return
     folder = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications"
     folder.mkdir(parents=True, exist_ok=True)
