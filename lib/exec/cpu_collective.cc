@@ -40,6 +40,7 @@ class TransferKernel final : public cpu::Kernel {
     out.insert(out.end(), accesses_.begin(), accesses_.end());
   }
   double cost() const override { return 0; }
+  bool keeps_place() const override { return true; }
 
  private:
   std::unique_ptr<Transfer> transfer_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/lowering.h"
 #include "exec/cpu_collective.h"
 #include "exec/executor_impl.h"
@@ -101,9 +102,10 @@ class CpuExecutor final : public Executor::Impl {
   static void run_worker(void* self, int worker);
   template <bool kTimed>
   static void run_all_alone(void* self, int worker);
-  template <bool kTimed>
+  template <class Run>
+  void each_range(const KernelSlice& slice, int worker, const Run& run);
   void run_slice(const KernelSlice& slice, int worker);
-  void run_shared(const KernelSlice& shared, int worker);
+  void time_slice(const KernelSlice& slice, int worker);
 
   std::byte* base_of(int input) const {
     return memory.bases[program.inputs[static_cast<size_t>(input)].buffer];
@@ -134,7 +136,7 @@ class CpuExecutor final : public Executor::Impl {
     const cpu::Kernel* kernel;
     double begin, end;
   };
-  std::vector<std::string> paths;  // beside kernels
+  std::unordered_map<const cpu::Kernel*, std::string> paths;  // of kernels, or members of chains
   bool is_timed = false;
   ModeChooser::Mode last_mode = ModeChooser::kAlone;
   std::vector<std::vector<Timed>> timed;  // by worker
@@ -153,7 +155,11 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
     results.emplace_back(static_cast<size_t>(bytes <= kSmallResult ? bytes : 0));
   }
   run_once(prepare(program.prologue));
-  kernels = prepare(program.steps, &paths);
+  std::vector<std::string> names;
+  kernels = prepare(program.steps, &names);
+  for (size_t k = 0; k < kernels.size(); ++k)
+    paths[kernels[k].get()] = std::move(names[k]);
+  kernels = cpu::join_chains(std::move(kernels), pool->size());
   schedule = make_schedule(kernels, pool->size());
   units_taken = std::vector<Taken>(static_cast<size_t>(schedule.num_shared * pool->size()));
   scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
@@ -174,27 +180,55 @@ void CpuExecutor::run_once(const cpu::KernelList& list) {
     kernel->run(0, kernel->units(), own.of(0));
 }
 
-void CpuExecutor::run_shared(const KernelSlice& shared, int worker) {
+// Calls run(begin, end) for the units of a slice.
+template <class Run>
+void CpuExecutor::each_range(const KernelSlice& slice, int worker, const Run& run) {
+  if (slice.shared < 0) {
+    run(slice.begin, slice.end);
+    return;
+  }
   const int n = pool->size();
   for (int i = 0; i < n; ++i) {
     const int owner = (worker + i) % n;
-    const KernelSlice slice = slice_of(*shared.kernel, owner, n);
-    std::atomic<int64_t>& taken = units_taken[static_cast<size_t>(shared.shared * n + owner)].units;
-    for (int64_t begin; (begin = slice.begin + taken.fetch_add(shared.chunk)) < slice.end;)
-      slice.kernel->run(begin, std::min(begin + shared.chunk, slice.end), scratch->of(worker));
+    const KernelSlice own = slice_of(*slice.kernel, owner, n);
+    std::atomic<int64_t>& taken = units_taken[static_cast<size_t>(slice.shared * n + owner)].units;
+    for (int64_t begin; (begin = own.begin + taken.fetch_add(slice.chunk)) < own.end;)
+      run(begin, std::min(begin + slice.chunk, own.end));
   }
 }
 
-template <bool kTimed>
 void CpuExecutor::run_slice(const KernelSlice& slice, int worker) {
-  const double start = kTimed ? seconds_now() : 0;
-  if (slice.shared < 0) {
-    slice.kernel->run(slice.begin, slice.end, scratch->of(worker));
-  } else {
-    run_shared(slice, worker);
+  each_range(slice, worker, [&](int64_t begin, int64_t end) {
+    slice.kernel->run(begin, end, scratch->of(worker));
+  });
+}
+
+// Members of a chain take turns, but have one event each: as if they came one after the other.
+void CpuExecutor::time_slice(const KernelSlice& slice, int worker) {
+  std::vector<Timed>& events = timed[static_cast<size_t>(worker)];
+  const double start = seconds_now();
+  const auto* chain = dynamic_cast<const cpu::Chain*>(slice.kernel);
+  if (chain == nullptr) {
+    run_slice(slice, worker);
+    events.push_back({slice.kernel, start, seconds_now()});
+    return;
   }
-  if constexpr (kTimed)
-    timed[static_cast<size_t>(worker)].push_back({slice.kernel, start, seconds_now()});
+  const cpu::KernelList& members = chain->members();
+  std::vector<double> seconds(members.size());
+  each_range(slice, worker, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (size_t m = 0; m < members.size(); ++m) {
+        const double before = seconds_now();
+        chain->run_part(*members[m], part, scratch->of(worker));
+        seconds[m] += seconds_now() - before;
+      }
+    }
+  });
+  double at = start;
+  for (size_t m = 0; m < members.size(); ++m) {
+    events.push_back({members[m].get(), at, at + seconds[m]});
+    at += seconds[m];
+  }
 }
 
 template <bool kTimed>
@@ -206,7 +240,7 @@ void CpuExecutor::run_worker(void* self, int worker) {
     } else if (!impl.failed) {
       // Others wait at the next barrier, and must not for ever.
       try {
-        impl.run_slice<kTimed>(slice, worker);
+        kTimed ? impl.time_slice(slice, worker) : impl.run_slice(slice, worker);
       } catch (...) {
         if (!impl.failed.exchange(true))
           impl.failure = std::current_exception();
@@ -218,8 +252,10 @@ void CpuExecutor::run_worker(void* self, int worker) {
 template <bool kTimed>
 void CpuExecutor::run_all_alone(void* self, int) {
   CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
-  for (const cpu::KernelPtr& kernel : impl.kernels)
-    impl.run_slice<kTimed>({kernel.get(), 0, kernel->units()}, 0);
+  for (const cpu::KernelPtr& kernel : impl.kernels) {
+    const KernelSlice slice{kernel.get(), 0, kernel->units()};
+    kTimed ? impl.time_slice(slice, 0) : impl.run_slice(slice, 0);
+  }
 }
 
 void CpuExecutor::run(int steps) {
@@ -254,9 +290,6 @@ void CpuExecutor::run_profiled(int steps, StepProfile& to) {
   run(steps);
   const double end = seconds_now();
   is_timed = false;
-  std::unordered_map<const cpu::Kernel*, int> numbers;
-  for (size_t k = 0; k < kernels.size(); ++k)
-    numbers[kernels[k].get()] = to.kernel(paths[k]);
   if (to.steps.empty())
     to.origin = begin;
   const bool is_alone = schedule.is_serial || last_mode == ModeChooser::kAlone;
@@ -266,8 +299,8 @@ void CpuExecutor::run_profiled(int steps, StepProfile& to) {
     to.threads.push_back(fmt::format("worker {}", w));
   for (size_t w = 0; w < timed.size(); ++w) {
     for (const Timed& one : timed[w])
-      to.events.push_back({numbers.at(one.kernel), static_cast<int>(w), one.begin - to.origin,
-                           one.end - to.origin});
+      to.events.push_back({to.kernel(paths.at(one.kernel)), static_cast<int>(w),
+                           one.begin - to.origin, one.end - to.origin});
   }
 }
 

@@ -61,7 +61,7 @@ class RunCopy final : public Kernel {
     run_ = loop.sizes.back();
     for (size_t d = 0; d + 1 < loop.rank(); ++d)
       rows_ *= loop.sizes[d];
-    const int64_t chunk = kRunBytes / item_size_;
+    const int64_t chunk = elements_of_unit(rows_ * run_, kRunBytes / item_size_);
     chunks_ = std::max<int64_t>((run_ + chunk - 1) / chunk, 1);
     chunk_ = (run_ + chunks_ - 1) / chunks_;
     chunks_ = chunk_ > 0 ? (run_ + chunk_ - 1) / chunk_ : 0;

@@ -44,6 +44,7 @@ class Tape final : public Kernel {
   const std::byte* gather(const TapePlan::Operand& operand, const Block& block,
                           std::byte* out) const;
   void fill_once(std::byte* scratch) const;
+  Access rows_of(const TapePlan::Operand& operand, int64_t first, int64_t stop) const;
   std::byte* slot(std::byte* scratch, int index) const {
     return scratch + value_bytes_ + static_cast<size_t>(index) * slot_bytes_;
   }
@@ -73,7 +74,7 @@ void Tape::choose_blocks() {
   if (plan_.total == 0)
     return;
   if (!by_rows) {
-    block_size_ = target;
+    block_size_ = elements_of_unit(plan_.total, target);
   } else if (plan_.last <= target) {
     block_size_ = target / plan_.last * plan_.last;
   } else {
@@ -192,6 +193,20 @@ void Tape::run(int64_t begin, int64_t end, std::byte* scratch) const {
   }
 }
 
+// What elements [first, stop) read of a broadcast operand: of the first dimension what is theirs.
+Access Tape::rows_of(const TapePlan::Operand& operand, int64_t first, int64_t stop) const {
+  if (operand.strides.empty() || std::any_of(operand.strides.begin(), operand.strides.end(),
+                                             [](int64_t stride) { return stride < 0; }))
+    return operand.whole;
+  const int64_t row = plan_.total / plan_.sizes[0];
+  int64_t inside = 0;
+  for (size_t d = 1; d < plan_.sizes.size(); ++d)
+    inside += (plan_.sizes[d] - 1) * operand.strides[d];
+  const int64_t from = first / row * operand.strides[0];
+  const int64_t to = (stop - 1) / row * operand.strides[0] + inside + 1;
+  return {operand.data + from * operand.item_size, operand.data + to * operand.item_size, false};
+}
+
 void Tape::accesses(int64_t begin, int64_t end, std::vector<Access>& out) const {
   if (begin >= end)
     return;
@@ -203,7 +218,7 @@ void Tape::accesses(int64_t begin, int64_t end, std::vector<Access>& out) const 
       out.push_back({operand.data + first * operand.item_size,
                      operand.data + stop * operand.item_size, false});
     } else {
-      out.push_back(operand.whole);
+      out.push_back(rows_of(operand, first, stop));
     }
   }
   for (const TapePlan::Result& result : plan_.results) {

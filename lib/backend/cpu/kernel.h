@@ -27,6 +27,9 @@ class Kernel {
   // Appends what run(begin, end) may touch; more than that is allowed.
   virtual void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const = 0;
   virtual size_t scratch_bytes() const { return 0; }
+  // Whether no other kernel may move to its other side: transfers between processes, whose order
+  // is the same on all of them.
+  virtual bool keeps_place() const { return false; }
   // Rough time of all units on one core, in nanoseconds.
   virtual double cost() const = 0;
 };

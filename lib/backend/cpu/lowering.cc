@@ -1,11 +1,25 @@
 #include "backend/cpu/lowering.h"
 
+#include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include "backend/cpu/group.h"
 #include "backend/cpu/half_arrays.h"
 
 namespace meshtrain::cpu {
+namespace {
+
+constexpr int64_t kShort = 32768, kUnitsOfShort = 128, kLeastElements = 64;
+
+}  // namespace
+
+int64_t elements_of_unit(int64_t total, int64_t most) {
+  if (total > kShort)
+    return most;
+  const auto wanted = static_cast<uint64_t>(std::max<int64_t>(total / kUnitsOfShort, 1));
+  return std::clamp(static_cast<int64_t>(std::bit_floor(wanted)), kLeastElements, most);
+}
 
 void CpuLowering::lower(KernelSpecs specs) {
   for (KernelSpec& spec : specs) {

@@ -49,6 +49,10 @@ class CpuLowering {
   KernelList before_, after_;  // conversions around the members of a group, or the next kernel
 };
 
+// Elements of a unit of an array that is computed element by element: `most`, but fewer of short
+// arrays, which have one number a row where others have a row. Chains (chain.h) go row by row.
+int64_t elements_of_unit(int64_t total, int64_t most);
+
 // A shape, or an optimizer's spec, in the type that its loops compute in: 16 bits as float32.
 template <class Shape>
 Shape computed(Shape shape) {

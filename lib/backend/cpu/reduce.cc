@@ -1,6 +1,7 @@
 #include "backend/cpu/reduce.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "backend/cpu/copy.h"
 #include "backend/cpu/elementwise.h"
@@ -42,8 +43,10 @@ class GroupReduce final : public Kernel {
     columns_per_unit_ = std::min(shape_.inner, kColumnsOfUnit);
     columns_units_ = (shape_.inner + columns_per_unit_ - 1) / columns_per_unit_;
     const int64_t row_elements = std::max<int64_t>(shape_.segment_size * columns_per_unit_, 1);
-    outers_per_unit_ =
-        columns_units_ > 1 ? 1 : std::clamp<int64_t>(kReducedOfUnit / row_elements, 1, num_outer_);
+    // A power of two, so that units of kernels on the same rows end at the same rows (chain.h).
+    const auto most = static_cast<uint64_t>(std::max<int64_t>(kReducedOfUnit / row_elements, 1));
+    if (columns_units_ == 1)
+      outers_per_unit_ = std::min(static_cast<int64_t>(std::bit_floor(most)), num_outer_);
     // Rows at one distance can go to the loop in one call.
     uniform_rows_ =
         shape_.inner == 1 && shape_.stride == 1 && shape_.segments == 1 && shape_.outer.size() == 1;
