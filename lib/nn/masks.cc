@@ -6,7 +6,6 @@
 #include "config/cells.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"
-#include "nn/roles.h"
 
 namespace meshtrain {
 namespace {
@@ -69,6 +68,15 @@ bool has_steps(const Layer& layer, const Shape& input) {
   return layer.class_name == "Masking" || input.size() == 2;
 }
 
+// Steps that count for one of the inputs at least (Keras 3 layers/merging/base_merge.py).
+ValueId any_mask(Builder& b, std::span<const ValueId> masks) {
+  ValueId out = masks[0];
+  for (size_t i = 1; i < masks.size(); ++i) {
+    out = masks[i] == out ? out : b.binary("logical_or", out, masks[i]);
+  }
+  return out;
+}
+
 ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> inputs,
                      std::span<const ValueId> masks) {
   const bool along_steps = joined_axis(layer, b.shape(inputs[0]).size()) == 1;
@@ -81,18 +89,14 @@ ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> in
   if (along_steps) {
     return b.concat(parts, 1);
   }
-  ValueId all = parts[0];
-  for (size_t i = 1; i < parts.size(); ++i) {
-    all = both_masks(b, all, parts[i]);
-  }
-  return all;
+  return any_mask(b, parts);
 }
 
 }  // namespace
 
 MaskEffect mask_effect(std::string_view name) {
   return is_any(kPassing, name)             ? MaskEffect::kPass
-         : is_any(kCombining, name)         ? MaskEffect::kAnd
+         : is_any(kCombining, name)         ? MaskEffect::kCombine
          : is_any(kProducing, name)         ? MaskEffect::kProduce
          : name == "Concatenate"            ? MaskEffect::kConcatenate
          : is_recurrent_class(name)         ? MaskEffect::kSteps
@@ -137,7 +141,7 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
         return false;
       }
       return masked[layer.masked_input()];
-    case MaskEffect::kAnd:
+    case MaskEffect::kCombine:
       if (any && !all) {
         warn("another input has none");
       }
@@ -181,13 +185,9 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
       return masks[layer.masked_input()];
     case MaskEffect::kSteps:
       return returns_sequences(layer) ? masks[0] : kNone;
-    case MaskEffect::kAnd: {
-      ValueId out = masks[0];
-      for (size_t i = 1; i < masks.size(); ++i) {
-        out = out == kNone || masks[i] == kNone ? kNone : both_masks(b, out, masks[i]);
-      }
-      return out;
-    }
+    case MaskEffect::kCombine:
+      return std::find(masks.begin(), masks.end(), kNone) == masks.end() ? any_mask(b, masks)
+                                                                         : kNone;
     case MaskEffect::kConcatenate:
       return any && joined_axis(layer, b.shape(inputs[0]).size()) != 0
                  ? joined_masks(layer, b, inputs, masks)
@@ -197,11 +197,14 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
   }
 }
 
-ValueId mask_beside(Builder& b, ValueId mask, ValueId x) {
+ValueId mask_beside(Builder& b, ValueId mask, ValueId x, DType dtype) {
   Shape shape(b.shape(x).size(), 1);
   shape[0] = b.shape(mask)[0];
   shape[1] = b.shape(mask)[1];
-  return b.reshape(b.cast(mask, b.dtype(x)), shape);
+  return b.reshape(b.cast(mask, dtype), shape);
+}
+ValueId mask_beside(Builder& b, ValueId mask, ValueId x) {
+  return mask_beside(b, mask, x, b.dtype(x));
 }
 
 }  // namespace meshtrain

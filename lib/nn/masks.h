@@ -12,7 +12,7 @@ namespace meshtrain {
 enum class MaskEffect : uint8_t {
   kDrop,         // the output has none; a warning (W630) says so
   kPass,         // the output has that of Layer::masked_input()
-  kAnd,          // all inputs' masks, if each has one; else none
+  kCombine,      // where any input's mask holds, if each has one; else none
   kConcatenate,  // joined as the inputs are; an input without one is all valid
   kSteps,        // of a recurrent layer: the first input's, if the output has steps
   kConsume,      // used up: the output has no steps
@@ -28,7 +28,8 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
 ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const ValueId> inputs,
                        std::span<const ValueId> masks);
 
-// A mask (batch, steps) as numbers of x's dtype that x (batch, steps, ...) broadcasts with.
+// A mask (batch, steps) that x (batch, steps, ...) broadcasts with: in x's dtype, or in `dtype`.
+ValueId mask_beside(Builder& builder, ValueId mask, ValueId x, DType dtype);
 ValueId mask_beside(Builder& builder, ValueId mask, ValueId x);
 
 }  // namespace meshtrain

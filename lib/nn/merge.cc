@@ -4,6 +4,7 @@
 
 #include "nn/arguments.h"
 #include "nn/layers.h"
+#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -74,12 +75,20 @@ class ElementwiseMerge : public ConfiguredLayer {
     }
     const size_t rank = max_rank(shapes);
     std::vector<ValueId> values = in_one_dtype(context, inputs, output_dtype(dtypes_of(b, inputs)));
-    ValueId out = kNone;
+    std::vector<ValueId> masks(values.size(), kNone);
     for (size_t i = 0; i < values.size(); ++i) {
       const Shape wanted = expanded(shapes[i], rank);
-      const ValueId x = wanted == shapes[i] ? values[i] : b.reshape(values[i], wanted);
-      out = i == 0 ? x : b.binary(op_ == "average" ? "add" : op_, out, x);
+      values[i] = wanted == shapes[i] ? values[i] : b.reshape(values[i], wanted);
+      if (i < context.masks.size() && context.masks[i] != kNone)
+        masks[i] = mask_beside(b, context.masks[i], values[i], DType::kBool);
     }
+    if (op_ == "mul")
+      return product(b, values, masks);
+    if (op_ == "max" || op_ == "min")
+      return extreme(b, values, masks);
+    ValueId out = values[0];
+    for (size_t i = 1; i < values.size(); ++i)
+      out = b.binary(op_ == "average" ? "add" : op_, out, values[i]);
     return op_ == "average" ? b.div(out, static_cast<double>(inputs.size())) : out;
   }
 
@@ -89,6 +98,41 @@ class ElementwiseMerge : public ConfiguredLayer {
         {"Add", "add"},         {"Subtract", "sub"}, {"Multiply", "mul"},
         {"Average", "average"}, {"Maximum", "max"},  {"Minimum", "min"}};
     return kOps.at(class_name);
+  }
+
+  // A step that an input's mask leaves out is 1 there; one that all leave out is 0 (Keras 3
+  // layers/merging/multiply.py).
+  static ValueId product(Builder& b, std::span<const ValueId> values,
+                         std::span<const ValueId> masks) {
+    ValueId out = kNone, valid = masks[0];
+    for (size_t i = 0; i < values.size(); ++i) {
+      const ValueId x = masks[i] == kNone
+                            ? values[i]
+                            : b.select(masks[i], values[i], b.constant(1, b.dtype(values[i])));
+      out = i == 0 ? x : b.mul(out, x);
+      valid = either(b, valid, masks[i]);
+    }
+    return valid == kNone ? out : b.select(valid, out, b.constant(0, b.dtype(out)));
+  }
+
+  // Where a mask leaves a step of one of two out, the other is taken (base_merge.py).
+  ValueId extreme(Builder& b, std::span<const ValueId> values,
+                  std::span<const ValueId> masks) const {
+    ValueId out = values[0], valid = masks[0];
+    for (size_t i = 1; i < values.size(); ++i) {
+      const ValueId x = masks[i] == kNone ? values[i] : b.select(masks[i], values[i], out);
+      const ValueId before = valid == kNone ? out : b.select(valid, out, x);
+      out = b.binary(op_, before, x);
+      valid = either(b, valid, masks[i]);
+    }
+    return out;
+  }
+
+  // Where one of two masks holds; kNone without one of them.
+  static ValueId either(Builder& b, ValueId left, ValueId right) {
+    if (left == kNone || right == kNone)
+      return kNone;
+    return left == right ? left : b.binary("logical_or", left, right);
   }
 
   static size_t max_rank(std::span<const Shape> shapes) {

@@ -238,6 +238,19 @@ def masked():
     return model
 
 
+def merged():
+    """Merges of inputs that have masks of their own, and of one with an input that has none."""
+    left, right = keras.Input((6,), dtype="int32", name="left"), keras.Input((6,), dtype="int32", name="right")
+    plain = keras.Input((6, 4), name="plain")
+    a, b = L.Embedding(11, 4, mask_zero=True)(left), L.Embedding(11, 4, mask_zero=True)(right)
+    merges = [L.Add(), L.Subtract(), L.Multiply(), L.Average(), L.Maximum(), L.Minimum(), L.Concatenate(), L.Concatenate(axis=1),
+              L.Attention()]
+    outputs = [L.LSTM(2)(merge([a, b])) for merge in merges]
+    outputs += [L.GlobalAveragePooling1D()(merge([a, b, a])) for merge in (L.Multiply(), L.Minimum())]
+    outputs += [L.GRU(2)(merge([a, plain])) for merge in (L.Add(), L.Multiply(), L.Maximum(), L.Concatenate())]
+    return keras.Model([left, right, plain], outputs)
+
+
 def translated():
     """An encoder whose only state begins a decoder of another input."""
     source, target = keras.Input((5, 3), name="source"), keras.Input((4, 2), name="target")
@@ -319,7 +332,7 @@ def spectral():
 
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted, merged]
 
 
 def fill(model, seed):

@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/layer_names.h"
+#include "interop/keras/import_masks.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
 #include "interop/keras/weights.h"
-#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -406,8 +406,7 @@ class GraphReader {
 
   // --- masks -----------------------------------------------------------------------------------
 
-  // Keras writes the mask of steps that a layer got from the layers before it as an argument of
-  // its own. It must be the one that those layers pass on here.
+  // A mask that Keras wrote must be the one that the layers before it pass on here.
   void follow_mask(const std::map<NodeKey, KerasNode>& nodes, const KerasNode& node,
                    const std::vector<int>& calls, const Done& done) {
     if (calls.empty() || is_operation(*node.layer)) {
@@ -415,55 +414,20 @@ class GraphReader {
     }
     const KerasCall& call = out_.calls[static_cast<size_t>(calls[0])];
     const KerasLayer& layer = out_.layers[static_cast<size_t>(call.layer)];
-    const int passed = call.inputs.empty() ? kNone : mask_source(call.inputs[0]);
-    const int given = node.mask.empty() ? kNone : source_of(nodes, node.mask[0].node, done);
+    masks_.add(calls[0], layer, call.inputs);
     const bool is_input = layer.class_name == kTakesMask && call.inputs.size() == 2;
-    if (!node.mask.empty() && !is_input && (given == kNone || given != passed)) {
-      json_.refuse(layer.name, layer.class_name, "is called with `mask`");
+    if (node.mask.empty() || is_input) {
+      return;
     }
-    mask_sources_[calls[0]] = source_behind(layer, call, passed);
-  }
-
-  // The tensor that the mask of a call's output is made of, where its input's is of `passed`.
-  static int source_behind(const KerasLayer& layer, const KerasCall& call, int passed) {
-    const auto flag = [](const Json& json, const char* name) {
-      return json.is_object() && json.value(name, Json()) == true;
-    };
-    const Json inner = layer.config.value("layer", Json::object());
-    const bool is_wrapped = layer.class_name == "Bidirectional" && inner.contains("config");
-    switch (mask_effect(layer.class_name)) {
-      case MaskEffect::kProduce:
-        return layer.class_name == "Masking" || flag(layer.config, "mask_zero") ? call.inputs[0]
-                                                                                : kNone;
-      case MaskEffect::kPass:
-        return passed;
-      case MaskEffect::kSteps:
-        return flag(is_wrapped ? inner.at("config") : layer.config, "return_sequences") ? passed
-                                                                                        : kNone;
-      default:
-        return kNone;
+    const std::string given =
+        masks_.of_operation(nodes, node.mask[0].node, [&](const TensorKey& tensor) {
+          return done.contains(tensor.node) ? output_of(tensor, done) : kNone;
+        });
+    if (given.empty() || call.inputs.empty() || given != masks_.of_call(call.inputs[0])) {
+      json_.refuse(layer.name, layer.class_name,
+                   "is called with a `mask` that is not the one of its input; here layers pass on "
+                   "masks of `mask_zero` and `Masking` by themselves, and take no others");
     }
-  }
-
-  int mask_source(int call) const {
-    const auto found = mask_sources_.find(call);
-    return found == mask_sources_.end() ? kNone : found->second;
-  }
-
-  // The tensor that a mask says of which steps are valid: x of `x != 0` and of `any(x != v)`.
-  int source_of(const std::map<NodeKey, KerasNode>& nodes, const NodeKey& key,
-                const Done& done) const {
-    auto at = nodes.find(key);
-    const auto is = [&](const char* name) {
-      return at != nodes.end() && at->second.needs.size() == 1 &&
-             at->second.layer->value("class_name", Json()) == name;
-    };
-    if (is("Any")) {
-      at = nodes.find(at->second.needs[0].node);
-    }
-    return is("NotEqual") && done.contains(at->second.needs[0].node)
-               ? output_of(at->second.needs[0], done)
-               : kNone;
   }
 
   int output_of(const TensorKey& key, const Done& done) const {
@@ -493,7 +457,7 @@ class GraphReader {
   KerasModel& out_;
   int depth_ = 0;
   std::set<std::string> names_;
-  std::map<int, int> mask_sources_;  // of calls whose output has a mask: the tensor it was made of
+  ImportedMasks masks_;
   std::map<const Json*, int> by_place_;            // layers by their place in the JSON
   std::vector<std::unique_ptr<Json>> operations_;  // operations as layers; kept for their places
 };

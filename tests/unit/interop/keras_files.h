@@ -14,9 +14,9 @@ namespace meshtrain::test {
 
 inline const std::vector<std::string>& keras_models() {
   static const std::vector<std::string> kNames = {
-      "mlp",        "convnet", "several", "shared",     "resnet",    "separable",
-      "normalized", "adapted", "nested",  "operations", "recurrent", "attention",
-      "hub",        "wrapped", "masked",  "stacked",    "filmed",    "spectral"};
+      "mlp",     "convnet", "several",    "shared",    "resnet",    "separable", "normalized",
+      "adapted", "nested",  "operations", "recurrent", "attention", "hub",       "wrapped",
+      "masked",  "stacked", "filmed",     "spectral",  "merged"};
   return kNames;
 }
 
