@@ -41,7 +41,7 @@ std::string flow_object(const ConfigObject& object) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : object.args) {
     if (!value.is_default) {
-      parts.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
+      parts.push_back(fmt::format("{}: {}", name, yaml_argument(name, value)));
     }
   }
   // Without the braces it would be the word `accuracy`.
@@ -87,6 +87,12 @@ std::string yaml_flow(const ConfigValue& value) {
     parts.push_back(fmt::format("{}: {}", yaml_text(key), yaml_flow(entry)));
   }
   return "{" + join(parts, ", ") + "}";
+}
+
+std::string yaml_argument(std::string_view name, const ConfigValue& value) {
+  const std::string text = yaml_flow(value);
+  const bool is_whole = value.is_number() && try_integer(text).has_value();
+  return name == "learning_rate" && is_whole ? text + ".0" : text;
 }
 
 }  // namespace meshtrain

@@ -14,5 +14,8 @@ std::string yaml_text(std::string_view text);
 // "{Adam: {learning_rate: 0.01}}": arguments that are defaults are left out, and an object without
 // others is its name as spelled.
 std::string yaml_flow(const ConfigValue& value);
+// The same of an argument of a class: a learning rate keeps its point, without which it could not
+// be read again.
+std::string yaml_argument(std::string_view name, const ConfigValue& value);
 
 }  // namespace meshtrain

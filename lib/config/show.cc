@@ -144,11 +144,7 @@ class Printer {
         add(inner, spec->name + ":", "");
         this->object(arg, "", inner + 2);
       } else {
-        std::string text = yaml_flow(arg);
-        if (spec->floats_only && arg.is_number() && try_integer(text)) {
-          text += ".0";  // else it could not be read again
-        }
-        add(inner, fmt::format("{}: {}", spec->name, text), origin(arg));
+        add(inner, fmt::format("{}: {}", spec->name, yaml_argument(spec->name, arg)), origin(arg));
       }
     }
     if (lines_.size() == head + 1 && ends_with(lines_[head].first, ":")) {

@@ -102,8 +102,9 @@ std::string bare_name(const ConfigObject& object, Category category) {
     }
     return object.spelled;
   }
-  // Keras takes the name "Accuracy" for the word `accuracy`.
-  const bool is_object = object.class_name == "Accuracy";
+  // Keras logs a metric that is a text under this text, and takes "Accuracy" for the word.
+  const bool is_object = category == Category::kMetric && object.spelled == object.class_name &&
+                         object.spelled != to_snake_case(object.spelled);
   return keras_args(object, category, false).empty() && !is_object ? object.spelled : "";
 }
 

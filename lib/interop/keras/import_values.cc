@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/reader.h"
+#include "config/scalars.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
 
@@ -161,7 +162,7 @@ class TreeMaker {
       case ValueKind::kObject:
         return object(value, spec.category);
       case ValueKind::kFloatOrObject:
-        return is_object ? object(value, spec.category) : plain(value);
+        return is_object ? object(value, spec.category) : number(value, spec);
       case ValueKind::kObjectList:
       case ValueKind::kObjectPerOutput:
       case ValueKind::kObjectsPerOutput:
@@ -177,6 +178,15 @@ class TreeMaker {
     YamlNode failed;
     failed.failed = true;
     return failed;
+  }
+
+  // 1.0 stays one where a whole number is refused.
+  YamlNode number(const Json& value, const Spec& spec) {
+    YamlNode node = plain(value);
+    if (spec.floats_only && value.is_number_float() && try_integer(node.text)) {
+      node.text += ".0";
+    }
+    return node;
   }
 
   YamlNode plain(const Json& value) {
@@ -245,11 +255,15 @@ class TreeMaker {
   }
 
   YamlNode named(const std::string& name, Category category) {
-    if (find_class(category, name) == nullptr) {
+    const ClassSpec* spec = find_class(category, name);
+    if (spec == nullptr) {
       return problem(
           fmt::format("{} `{}` is not in meshtrain", category_name(category), printable(name)));
     }
-    return scalar(name);
+    // Keras logs a metric that is a text under this text; here a class has its own name.
+    const bool is_class = category == Category::kMetric && name == spec->name && name != "Accuracy";
+    return is_class && name != to_snake_case(name) ? object_with(*spec, {{"name", name}})
+                                                   : scalar(name);
   }
 
   YamlNode object_with(const ClassSpec& spec, const Json& config) {
@@ -257,9 +271,11 @@ class TreeMaker {
     args.kind = YamlNode::Kind::kMap;
     for (const auto& [key, entry] : config.items()) {
       const Spec* arg = spec.find(key);
-      if (key == "name" && (entry == to_snake_case(spec.name) || entry == spec.name ||
-                            spec.category == Category::kLoss || arg == nullptr)) {
-        continue;  // what it is called anyway; names of losses are shown nowhere
+      const bool is_shown = spec.category == Category::kMetric;  // names of losses are not
+      if (key == "name" &&
+          (entry == to_snake_case(spec.name) || arg == nullptr ||
+           spec.category == Category::kLoss || (entry == spec.name && !is_shown))) {
+        continue;  // what it is called anyway
       }
       if (key == "trainable" || key == "dtype") {
         if (arg != nullptr && policy_name(entry) == "float64") {

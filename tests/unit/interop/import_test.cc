@@ -62,6 +62,22 @@ fit:
 )");
 }
 
+TEST_CASE("whole learning rates stay floats, and metrics keep the names that Keras logs") {
+  const std::string json = R"({"class_name": "Sequential", "config": {"name": "s", "layers": [
+      {"class_name": "InputLayer", "config": {"batch_shape": [null, 4], "name": "x"}},
+      {"class_name": "Dense", "config": {"name": "d", "units": 1}}]},
+      "compile_config": {"optimizer": {"class_name": "Adadelta", "config": {"learning_rate": 1.0}},
+      "loss": "mse", "metrics": ["AUC", "mae", {"class_name": "MeanSquaredError",
+      "config": {"name": "mean_squared_error"}}]}})";
+  const ImportedModel imported = import_text(json);
+  CAPTURE(imported.yaml);
+  CHECK(imported.dropped.empty());
+  CHECK(imported.yaml.find("Adadelta: {learning_rate: 1.0}") != std::string::npos);
+  CHECK(imported.yaml.find("AUC: {name: AUC}") != std::string::npos);
+  CHECK(imported.yaml.find("name: mean_squared_error") == std::string::npos);
+  CHECK_NOTHROW(test::Built(imported.yaml));
+}
+
 TEST_CASE("every model that Keras wrote is a config that loads") {
   for (const std::string& name : test::keras_models()) {
     CAPTURE(name);
