@@ -61,6 +61,13 @@ TEST_CASE("Tokenizers give the ids and texts of `tokenizers`") {
   }
 }
 
+TEST_CASE("Splits one after another give the ids and texts of `tokenizers`") {
+  for (const char* name : {"smollm", "deepseek", "deepseek_lines"}) {
+    CAPTURE(name);
+    check_cases(name, name);
+  }
+}
+
 TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.json") {
   check_cases("gpt2_files", "gpt2");
 }
