@@ -14,7 +14,8 @@ inline constexpr int64_t kHuggingFaceShardBytes = 5'000'000'000;
 
 // Writes the files into `folder` and returns their names. `weights` are all of the model's, by
 // path; each tensor keeps its dtype. A model is exported when the config that an import of the
-// written files gives has the same graph. Throws ConfigError E417 (exit 6) for any other model,
+// written files gives has the same graph. The weights of an earlier export in `folder` are removed
+// once the new files are complete. Throws ConfigError E417 (exit 6) for any other model,
 // FileError (exit 74).
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,

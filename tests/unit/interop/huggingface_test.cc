@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -159,6 +160,38 @@ TEST_CASE("Hugging Face models come back bit for bit, in their dtypes") {
     const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("\n\n")); };
     CHECK(model_text(again) == model_text(imported.yaml));
   }
+}
+
+TEST_CASE("Hugging Face: an export replaces the weights of an earlier one and nothing else") {
+  const HuggingFaceImport imported = import_golden("llama31");
+  const Config config = config_of(imported, {});
+  const Setup setup(config, nullptr);
+  const TempFolder folder;
+  for (const char* other : {"model_card.md", "model-old.safetensors", "pytorch_model.bin"}) {
+    folder.write(other, "kept");
+  }
+  const auto names = [&] {
+    std::set<std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      out.insert(entry.path().filename().string());
+    }
+    return out;
+  };
+  const auto exported = [&](int64_t most) {
+    export_huggingface(setup, imported.weights, folder.path(), most);
+  };
+  const std::set<std::string> kept = {"config.json", "model_card.md", "model-old.safetensors",
+                                      "pytorch_model.bin"};
+  std::set<std::string> whole = kept, shards = kept;
+  whole.insert("model.safetensors");
+  shards.insert({"model.safetensors.index.json", "model-00001-of-00002.safetensors",
+                 "model-00002-of-00002.safetensors"});
+  exported(kHuggingFaceShardBytes);
+  CHECK(names() == whole);
+  exported(20'000);
+  CHECK(names() == shards);
+  exported(kHuggingFaceShardBytes);
+  CHECK(names() == whole);
 }
 
 TEST_CASE("Hugging Face: prefixes may lack, old names and buffers are known") {
