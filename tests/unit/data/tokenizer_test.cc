@@ -237,6 +237,14 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
         "E314 `x.txt`: the character U+0063 has no token in `t`, which names no unknown token");
 }
 
+TEST_CASE("A tokenizer may be given as its file") {
+  CHECK(read_tokenizer_text(golden("gpt2/tokenizer.json")) == read_tokenizer_text(golden("gpt2")));
+  CHECK(message_of([] {
+          read_tokenizer_text(golden("gpt2_files/merges.txt"));
+        }).find("this is a file; name its folder, a tokenizer.json or a .model") !=
+        std::string::npos);
+}
+
 TEST_CASE("Wrong folders of tokenizers") {
   const test::TempFolder folder;
   const std::string path = folder.path();
