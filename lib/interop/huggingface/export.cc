@@ -101,12 +101,37 @@ void remove_other_weights(const std::string& folder, const std::vector<std::stri
   }
 }
 
+void check_class_names(const HuggingFaceModel& model) {
+  const auto names = static_cast<int64_t>(model.extras.class_names.size());
+  if (names > 0 && names != model.classes) {
+    throw ConfigError(
+        "E417", {},
+        fmt::format("`model.class_names` has {} names, the model {} classes", names, model.classes))
+        .help("one name for each class, or leave them out");
+  }
+}
+
 }  // namespace
+
+HuggingFaceExtras huggingface_extras(const ConfigValue& tree) {
+  HuggingFaceExtras extras;
+  const ConfigValue& model = tree.field("model");
+  for (const auto& [key, ids] : model.field("token_ids").dict()) {
+    extras.token_ids[key] = ids.is_list() ? ids.integers() : std::vector<int64_t>{ids.integer()};
+  }
+  if (const ConfigValue& names = model.field("class_names"); !names.is_null()) {
+    extras.class_names = names.strings();
+  }
+  return extras;
+}
 
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,
-                                            const std::string& folder, int64_t shard_bytes) {
-  const HuggingFaceModel model = describe_for_huggingface(setup);
+                                            const std::string& folder, int64_t shard_bytes,
+                                            const HuggingFaceExtras& extras) {
+  HuggingFaceModel model = describe_for_huggingface(setup);
+  model.extras = extras;
+  check_class_names(model);
   const std::vector<NamedTensor> tensors = tensors_of(model, weights);
   const auto shards = shards_of(tensors, shard_bytes);
   std::vector<std::string> names;
