@@ -39,7 +39,10 @@ std::string wrong_value(const CLI::App& chosen, const std::vector<std::string>& 
       continue;
     }
     for (const std::string& value : option->results()) {
-      if (value.empty() || (starts_with(value, "-") && is_option_of(chosen, value))) {
+      // An empty prompt begins with the start token.
+      const bool may_be_empty = option->get_lnames().front() == "prompt";
+      if ((value.empty() && !may_be_empty) ||
+          (starts_with(value, "-") && is_option_of(chosen, value))) {
         return fmt::format("`--{}` has no value", option->get_lnames().front());
       }
       if (starts_with(value, "=") && !option->get_snames().empty()) {

@@ -93,6 +93,9 @@ class TokenOutput {
 };
 
 int run_data_tokenize(const DataTokenizeOptions& options, Invocation& invocation) {
+  if (options.output == "-") {
+    refuse("E140", "-o -: a file of ids is not written to standard output", "-o FILE.bin");
+  }
   std::error_code error;
   if (!options.force && std::filesystem::is_regular_file(options.output, error)) {
     refuse("E141", fmt::format("`{}` exists", options.output), "another -o, or --force");

@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/interval.h"
+#include "config/resolve.h"
 #include "config_words.h"
+#include "data/text_codec.h"
 #include "engine/setup.h"
 #include "engine/weights.h"
 #include "interop/keras/distribution.h"
@@ -20,6 +22,7 @@
 #include "interop/onnx/export_onnx.h"
 #include "interop/save_model.h"
 #include "output.h"
+#include "record/continuations.h"
 #include "run_flags.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
@@ -70,8 +73,29 @@ int64_t shard_bytes(const ExportOptions& options) {
   return *bytes;
 }
 
+// Ids and names for config.json: those of the config, else what the data of training say.
+HuggingFaceExtras extras_of(const ResolvedConfig& resolved, const Setup& setup,
+                            const LearnedPtr& learned) {
+  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
+  const DataConfig& data = resolved.config.data;
+  const Model& model = setup.model();
+  const int64_t classes = model.calls()[model.outputs()[0]].output_shape.back();
+  if (extras.class_names.empty() && learned != nullptr &&
+      std::ssize(learned->class_names) == classes) {
+    extras.class_names = learned->class_names;
+  }
+  if (!extras.token_ids.contains("eos_token_id") && data.train) {
+    const std::unique_ptr<TextCodec> codec = text_codec(*data.train, learned);
+    for (const int32_t id : document_end(data, codec.get())) {
+      extras.token_ids["eos_token_id"] = {id};
+    }
+  }
+  return extras;
+}
+
 // A folder for transformers; the weights keep the dtypes of their file.
-void write_folder(const ExportOptions& options, const Setup& setup, const std::string& weights) {
+void write_folder(const ExportOptions& options, const Setup& setup, const std::string& weights,
+                  const HuggingFaceExtras& extras) {
   std::error_code error;
   if (fs::exists(options.output, error) && !fs::is_directory(options.output, error)) {
     refuse("E141", fmt::format("`{}` is not a folder", options.output), "another folder: -o DIR");
@@ -86,7 +110,7 @@ void write_folder(const ExportOptions& options, const Setup& setup, const std::s
     }
   }
   export_huggingface(setup, fitting_weights(std::move(tensors), wanted, weights, {}),
-                     options.output, shard_bytes(options));
+                     options.output, shard_bytes(options), extras);
 }
 
 std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
@@ -122,7 +146,7 @@ void write_script(const ExportOptions& options, const Setup& setup, const std::s
 }
 
 void write(const ExportOptions& options, const Setup& setup, Format format,
-           const std::string& weights) {
+           const std::string& weights, const HuggingFaceExtras& extras) {
   const std::string& path = options.output;
   if (format == Format::kPython) {
     return write_script(options, setup, weights);
@@ -136,7 +160,7 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
            "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
   if (format == Format::kHuggingFace) {
-    return write_folder(options, setup, weights);
+    return write_folder(options, setup, weights, extras);
   }
   if (format == Format::kOnnx) {
     const std::string image = onnx_image(setup, read_weights_of(setup, weights));
@@ -149,14 +173,15 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
 int run_export(const ExportOptions& options, Invocation&) {
   const Format format = format_of(options);
   const ModelSource source = options.config.source(options.weights, false);
-  Config config = load_config(source.load);
+  const ResolvedConfig resolved = resolve_config(source.load);
+  Config config = resolved.config;
   config.data.head_tail.value = 1;  // other programs take steps in order
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), options.quiet);
   const std::string weights =
       format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
-  write(options, setup, format, weights);
+  write(options, setup, format, weights, extras_of(resolved, setup, learned));
   if (format == Format::kHuggingFace) {
     if (learned != nullptr && !learned->tokenizer.empty()) {
       write_file_atomic((fs::path(options.output) / "tokenizer.json").string(),

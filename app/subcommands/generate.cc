@@ -7,11 +7,13 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/text_lines.h"
+#include "config/resolve.h"
 #include "config/source_classes.h"
 #include "data/text_codec.h"
 #include "data/tokenizer/tokenizer.h"
 #include "engine/generation.h"
 #include "engine/signals.h"
+#include "interop/huggingface/export.h"
 #include "record/continuations.h"
 #include "record/predictions.h"
 #include "run_flags.h"
@@ -108,13 +110,30 @@ DataSpec spec_of(const Setup& setup, const GenerationModel& model) {
   return spec;
 }
 
-GenerationRequest request_of(const GenerateOptions& options, const Config& config,
+// The id that an empty prompt stands for.
+std::optional<int32_t> start_of(const ResolvedConfig& resolved, const TextCodec& codec) {
+  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
+  const std::vector<int64_t>& bos = extras.token_ids["bos_token_id"];
+  return bos.empty() ? text_start(resolved.config.data, codec)
+                     : std::optional(static_cast<int32_t>(bos[0]));
+}
+
+// Ids that end a text: that of the training data, and each of `model.token_ids.eos_token_id`.
+std::vector<int32_t> stop_ids_of(const ResolvedConfig& resolved, const TextCodec& codec) {
+  std::vector<int32_t> ids = document_end(resolved.config.data, &codec);
+  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
+  for (const int64_t id : extras.token_ids["eos_token_id"])
+    ids.push_back(static_cast<int32_t>(id));
+  return ids;
+}
+
+GenerationRequest request_of(const GenerateOptions& options, const ResolvedConfig& resolved,
                              const TextCodec& codec, int64_t num_ids) {
   GenerationRequest request;
   request.sampler = sampler_of(options);
-  request.seed = config.seed.value;
+  request.seed = resolved.config.seed.value;
   request.num_ids = num_ids;
-  request.stop_ids = document_end(config.data, codec);
+  request.stop_ids = stop_ids_of(resolved, codec);
   request.before_step = [] { throw_if_stopped("the ids so far"); };
   return request;
 }
@@ -166,7 +185,8 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
 int run_generate(const GenerateOptions& options, Invocation& invocation) {
   check_options(options);
   const ModelSource model = options.config.source(options.weights, false);
-  Config config = load_config(model.load);
+  const ResolvedConfig resolved = resolve_config(model.load);
+  Config config = resolved.config;
   config.data.head_tail.value = 1;  // a text is read in order
   config.fit.batch_size.value = 0;  // that of training may not fit the mesh; rows take its place
   if (const std::optional<int> code =
@@ -185,10 +205,12 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   coordinator.on_all_ranks("reading the prompts", [&] {
     const auto announced = coordinator.announce("reading the prompts");
     codec = codec_of(options, config, model);
-    prompts = encoded_prompts(prompts_of(options), *codec, facts.num_ids);
+    prompts =
+        encoded_prompts(prompts_of(options), *codec, facts.num_ids, start_of(resolved, *codec));
   });
-  ContinuedTexts texts(options.texts, prompts, *codec,
-                       request_of(options, config, *codec, std::min(facts.num_ids, codec->size())));
+  ContinuedTexts texts(
+      options.texts, prompts, *codec,
+      request_of(options, resolved, *codec, std::min(facts.num_ids, codec->size())));
   facts = generation_model(setup, std::max<int64_t>(texts.longest(), 2));
   EngineOptions engine_options = options.engine.options(invocation);
   engine_options.decode = decode_options(facts, sampler_of(options), texts.rows_at_once());

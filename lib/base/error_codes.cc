@@ -174,8 +174,10 @@ constexpr ErrorCode kCodes[] = {
     {"E326", "a downloaded file is another one",
      "Its size or SHA-256 is not the published one. Remove it to download it again."},
     {"E327", "an unknown kind of file",
-     "Name the source: `{source: csv, path: ...}`. Without it, the kind is taken from the first "
-     "bytes."},
+     "Data: name the source, `{source: csv, path: ...}`; without it, the kind is taken from the "
+     "first bytes. A tokenizer: the message names the part of tokenizer.json that is not read. A "
+     "file of ids: llm.c's header has another version or byte order; write the file again with "
+     "`meshtrain data tokenize`."},
     {"E400", "no checkpoint",
      "The folder has none, or none that verifies. `meshtrain inspect DIR` and `meshtrain verify "
      "DIR` say more."},

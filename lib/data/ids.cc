@@ -29,6 +29,8 @@ void widen(DType dtype, const std::byte* from, std::span<int32_t> to) {
       return widen<uint8_t>(from, to);
     case DType::kUInt16:
       return widen<uint16_t>(from, to);
+    case DType::kInt32:
+      return widen<int32_t>(from, to);
     default:
       return widen<uint32_t>(from, to);
   }
@@ -86,20 +88,35 @@ class FileIds final : public Ids {
  private:
   // Ids of one file, `offset` ids behind its begin.
   void read_part(const IdFile& from, int64_t offset, std::span<int32_t> to) const {
-    const size_t id_bytes = dtype_size(from.layout.dtype);
+    const DType dtype = from.layout.dtype;
+    const size_t id_bytes = dtype_size(dtype);
+    const uint64_t begin = from.layout.begin + static_cast<uint64_t>(offset) * id_bytes;
+    if (dtype == DType::kInt64) {
+      std::vector<int64_t> ids(to.size());
+      from.file.read_at(begin, reinterpret_cast<std::byte*>(ids.data()), ids.size() * id_bytes);
+      for (size_t i = 0; i < to.size(); ++i) {
+        check_id(ids[i], from, offset + static_cast<int64_t>(i));
+        to[i] = static_cast<int32_t>(ids[i]);
+      }
+      return;
+    }
     // The narrower ids are read into the end of the space that they will fill.
     auto* const bytes = reinterpret_cast<std::byte*>(to.data()) + to.size() * (4 - id_bytes);
-    from.file.read_at(from.layout.begin + static_cast<uint64_t>(offset) * id_bytes, bytes,
-                      to.size() * id_bytes);
-    widen(from.layout.dtype, bytes, to);
+    from.file.read_at(begin, bytes, to.size() * id_bytes);
+    widen(dtype, bytes, to);
     for (size_t i = 0; i < to.size(); ++i) {
-      if (static_cast<uint32_t>(to[i]) >= limit_) {
-        throw ConfigError(
-            "E314", loc_,
-            fmt::format("`{}`: offset {}: id {}, but the vocabulary has {} ids",
-                        from.file.file().path(), format_thousands(offset + static_cast<int64_t>(i)),
-                        static_cast<uint32_t>(to[i]), format_thousands(limit_)));
-      }
+      const int64_t id =
+          dtype == DType::kInt32 ? int64_t{to[i]} : int64_t{static_cast<uint32_t>(to[i])};
+      check_id(id, from, offset + static_cast<int64_t>(i));
+    }
+  }
+
+  void check_id(int64_t id, const IdFile& from, int64_t offset) const {
+    if (id < 0 || id >= limit_) {
+      throw ConfigError("E314", loc_,
+                        fmt::format("`{}`: offset {}: id {}, but the vocabulary has {} ids",
+                                    from.file.file().path(), format_thousands(offset), id,
+                                    format_thousands(limit_)));
     }
   }
 

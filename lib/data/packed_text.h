@@ -31,6 +31,7 @@ class TextPacker {
               std::vector<int32_t>& ids);
 
   int32_t padding() const { return padding_; }
+  std::optional<int32_t> start() const { return start_; }
   std::optional<int32_t> end() const { return end_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
 

@@ -116,6 +116,7 @@ class PackedCodec final : public TextCodec {
   std::string decode(std::span<const int32_t> ids) override {
     return continued_.decode(packer_.tokenizer(), ids);
   }
+  std::optional<int32_t> start() const override { return packer_.start(); }
   std::optional<int32_t> end() const override { return packer_.end(); }
 
  private:

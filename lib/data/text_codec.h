@@ -22,6 +22,8 @@ class TextCodec {
   // Returns the bytes of ids that stand behind others, no UTF-8 where ids cut a character. An id
   // without a meaning throws ConfigError E314.
   virtual std::string decode(std::span<const int32_t> ids) = 0;
+  // The id that begins each text of the training data, where there is one.
+  virtual std::optional<int32_t> start() const { return std::nullopt; }
   // The id that ends each text of the training data, where there is one.
   virtual std::optional<int32_t> end() const { return std::nullopt; }
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "tensor/npy.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -47,9 +48,53 @@ TokenLayout with_header(const InputFile& file, const HeaderKind& kind, const Hea
   return {kind.dtype, kTokenHeaderBytes, words[2]};
 }
 
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+
+bool is_npy(const InputFile& file) {
+  std::string begin(kNpyMagic.size(), '\0');
+  if (file.size() < begin.size()) {
+    return false;
+  }
+  file.read_at(0, reinterpret_cast<std::byte*>(begin.data()), begin.size());
+  return begin == kNpyMagic;
+}
+
+// The ids of a .npy file: its type takes the place of the source's `dtype`.
+TokenLayout npy_token_layout(const InputFile& file) {
+  FileReader bytes(file);
+  const NpyLayout npy = read_npy_layout(bytes, file.path());
+  switch (npy.dtype) {
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kInt32:
+    case DType::kInt64:
+      break;
+    default:
+      read_error("E303", file.path(),
+                 "a .npy file of {}; ids are uint8, uint16, uint32, int32 or int64: save "
+                 "ids.astype('uint16')",
+                 dtype_name(npy.dtype));
+  }
+  if (npy.big_endian) {
+    read_error("E303", file.path(),
+               "a .npy file of big-endian ids; little-endian ids are read: save "
+               "ids.astype('<u2') or ids.astype('<u4')");
+  }
+  if (npy.shape.size() != 1) {
+    read_error("E304", file.path(),
+               "a .npy file of shape {}; ids have one dimension: save ids.ravel()",
+               shape_string(npy.shape));
+  }
+  return {npy.dtype, file.size() - npy.num_bytes, npy.shape[0]};
+}
+
 }  // namespace
 
 TokenLayout token_layout(const InputFile& file, DType dtype, TokenHeader header) {
+  if (header == TokenHeader::kAuto && is_npy(file)) {
+    return npy_token_layout(file);
+  }
   HeaderWords words{};
   if (header == TokenHeader::kAuto && file.size() >= sizeof(words)) {
     file.read_at(0, reinterpret_cast<std::byte*>(words.data()), sizeof(words));

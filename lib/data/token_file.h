@@ -1,4 +1,5 @@
-// Files of token ids: raw, or with llm.c's header of 256 int32: magic, version, number of ids.
+// Files of token ids: raw, with llm.c's header of 256 int32 (magic, version, number of ids), or
+// NumPy's .npy.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,10 @@ struct TokenLayout {
   int64_t count = 0;   // ids
 };
 
-// Returns where the ids of a file are. `dtype` is that of a file without a header. Throws
-// ConfigError E305 when the size is not what the header says, or no multiple of the type's; E327
-// for a header of another version or byte order.
+// Returns where the ids of a file are. `dtype` is that of a file without a header. A .npy file has
+// one dimension of uint8, uint16, uint32, int32 or int64. Throws ConfigError E301 to E305 as
+// read_npy, E303 and E304 for other arrays in a .npy file, E305 when the size is not what the
+// header says, or no multiple of the type's; E327 for a header of another version or byte order.
 TokenLayout token_layout(const InputFile& file, DType dtype, TokenHeader header);
 
 // Returns the header of `count` ids; kUInt16 (magic 20240520, version 1) or kUInt32 (magic

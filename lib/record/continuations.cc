@@ -48,15 +48,19 @@ std::string prompt_name(std::string_view prompt) {
   return fmt::format("the prompt `{}{}`", printable(prompt), prompt.size() > 40 ? "..." : "");
 }
 
-TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids) {
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids,
+                            std::optional<int32_t> start) {
   TextPrompts out;
   out.texts = std::move(texts);
   for (size_t i = 0; i < out.texts.size(); ++i) {
     const std::string name = fmt::format("prompt {}", i + 1);
-    if (out.texts[i].empty())
-      throw ConfigError("E140", {}, name + " is empty")
-          .help("the model continues at least one character or token");
-    out.ids.push_back(codec.encode(out.texts[i], name));
+    if (out.texts[i].empty() && !start)
+      throw ConfigError("E140", {}, name + " is empty, and the model has no start token")
+          .help(
+              "a prompt of at least one character; `start_token` or `document_separator` of "
+              "data.train begin an empty one");
+    out.ids.push_back(out.texts[i].empty() ? std::vector<int32_t>{*start}
+                                           : codec.encode(out.texts[i], name));
     if (out.ids.back().empty())
       throw ConfigError("E140", {}, fmt::format("{} has no token", prompt_name(out.texts[i])))
           .help("the tokenizer leaves all of it out");
@@ -83,8 +87,8 @@ void check_lengths(const TextPrompts& prompts, int64_t least, const std::string&
   }
 }
 
-std::vector<int32_t> document_end(const DataConfig& data, const TextCodec& codec) {
-  if (const std::optional<int32_t> end = codec.end())
+std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec) {
+  if (const auto end = codec == nullptr ? std::nullopt : codec->end())
     return {*end};
   std::optional<int64_t> id;
   if (data.train) {
@@ -94,6 +98,14 @@ std::vector<int32_t> document_end(const DataConfig& data, const TextCodec& codec
       id = tokens->document_separator.value;
   }
   return id ? std::vector<int32_t>{static_cast<int32_t>(*id)} : std::vector<int32_t>();
+}
+
+std::optional<int32_t> text_start(const DataConfig& data, const TextCodec& codec) {
+  if (const std::optional<int32_t> start = codec.start())
+    return start;
+  const std::vector<int32_t> end =
+      codec.end() ? std::vector<int32_t>() : document_end(data, &codec);
+  return end.empty() ? std::nullopt : std::optional(end[0]);
 }
 
 std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,

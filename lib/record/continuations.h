@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,15 +18,22 @@ struct TextPrompts {
   std::vector<std::string> texts;
   std::vector<std::vector<int32_t>> ids;  // of each, not empty
 };
-// Throws ConfigError: E140 for an empty text, E314 for what has no id, or one from `num_ids` on.
-TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids);
+// An empty text is `start` alone. Throws ConfigError: E140 for an empty text without it, E314 for
+// what has no id, or one from `num_ids` on.
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids,
+                            std::optional<int32_t> start);
 // The start of a prompt for messages: "the prompt `Once upon a`".
 std::string prompt_name(std::string_view prompt);
 
 // Throws ConfigError E324 for a prompt of fewer than `least` ids, with the reason.
 void check_lengths(const TextPrompts& prompts, int64_t least, const std::string& reason);
-// The id that ends a document or sample of the training data, as a list of none or one.
-std::vector<int32_t> document_end(const DataConfig& data, const TextCodec& codec);
+// The id that ends a document or sample of the training data, as a list of none or one. `codec` is
+// null for files of tokens.
+std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec);
+
+// The id with which a text of the training data begins: a start token, or the separator that ends
+// the document before it.
+std::optional<int32_t> text_start(const DataConfig& data, const TextCodec& codec);
 
 struct Continuation {
   size_t prompt = 0;

@@ -109,6 +109,22 @@ TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") 
       contains(longer.err, "note: 12 ids are read anew for each id: the model has 12 positions\n"));
 }
 
+TEST_CASE("generate: an empty prompt begins with the start token; eos_token_id ends a text") {
+  const Trained trained;
+  const auto greedy = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--sampler", "greedy", "--max-new-tokens", "6", "-q"});
+    const Result result = trained.generate(std::move(words));
+    CHECK(result.err == "");
+    return result.out;
+  };
+  // Id 0 is the end of a line.
+  const std::string text = greedy({"-p", "\n"}).substr(1);
+  CHECK(greedy({"-p", "", "data.train.document_separator=0"}) == text);
+  CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0"}) == text);
+  CHECK(greedy({"-p", "one t"}) == "one two one\n");
+  CHECK(greedy({"-p", "one t", "model.token_ids.eos_token_id=[0, 1]"}) == "one two \n");
+}
+
 TEST_CASE("generate refuses what it cannot continue") {
   const Trained trained;
   const auto refuses = [&](std::vector<std::string> words, int code, const std::string& text) {
@@ -126,6 +142,7 @@ TEST_CASE("generate refuses what it cannot continue") {
   refuses({"-p", "one", "--samples", "2", "--sampler", "contrastive"}, 2, "gives one text");
   refuses({"-p", "one", "--max-length", "3", "--max-new-tokens", "3"}, 2, "are both given");
   refuses({"-p", "one", "--temperature", "0"}, 2, "--temperature");
+  refuses({"-p", ""}, 2, "prompt 1 is empty, and the model has no start token");
   refuses({"-p", "one", "-p", "XY"}, 3,
           "error[E314]: `prompt 2`: offset 0: the character `X` is not in the vocabulary");
   refuses({"-i", "none.txt"}, 3, "error[E300]: cannot open `none.txt`");

@@ -171,6 +171,7 @@ TEST_CASE("folders of Hugging Face come in and go out") {
   CHECK(read_safetensors(folder.file("back/model-00001-of-00002.safetensors"))
             .tensors[0]
             .tensor.dtype() == DType::kBFloat16);
+  CHECK(contains(folder.read("back/config.json"), "\"eos_token_id\": 2"));
   const Result again = run({"import", "back", "-o", "again", "-q"});
   REQUIRE_MESSAGE(again.exit_code == 0, again.err);
   CHECK(folder.read("again/weights.safetensors") == folder.read("in/weights.safetensors"));
@@ -182,6 +183,10 @@ TEST_CASE("folders of Hugging Face come in and go out") {
   CHECK(run({"export", "in/config.yaml", "--format", "tf", "-o", "x"}).exit_code == 2);
   CHECK(run({"export", "in/config.yaml", "--format", "hf", "--shard-size", "few", "-o", "x"})
             .exit_code == 2);
+  const Result missing = run({"import", "gpt2-medium"});
+  CHECK(missing.exit_code == 2);
+  CHECK(contains(missing.err, "there is no folder or file `gpt2-medium`"));
+  CHECK(contains(missing.err, "nothing is downloaded"));
   folder.write("model.bin", "");
   const Result pickle = run({"import", "model.bin"});
   CHECK(pickle.exit_code == 6);

@@ -72,6 +72,11 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
   CHECK(bad.exit_code == 3);
   CHECK(contains(bad.err, "`-`: byte 0xff at offset 2 is not UTF-8"));
   CHECK(!std::filesystem::exists(folder.path() + "/bad.bin"));
+  const Result standard = tokenize({"a.txt", "-o", "-"});
+  CHECK(standard.exit_code == 2);
+  CHECK(contains(standard.err, "-o -: a file of ids is not written to standard output"));
+  CHECK(contains(standard.err, "-o FILE.bin"));
+  CHECK(!std::filesystem::exists(folder.path() + "/-"));
   const Result none = tokenize({"a.txt", "-o", "x.bin", "--separator", "600"});
   CHECK(none.exit_code == 2);
 

@@ -28,6 +28,12 @@ TEXTS = [
     "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> <|endoftext|>", "<|endoftext|", "x <mask>  y",
     "a<b> <b>c <bb>", "\r\n\r\nx\r\n", "\ufeffbom \ufffd \U0010ffff", "can't\u2019t \u201cquoted\u201d \u2014 dash\u2026",
 ]
+# For patterns one after another: DeepSeek V3's three, and those of DeepSeek LLM, whose `$` is the end of a line.
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+            r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+LINES = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"]
+LINE_TEXTS = ["a \t ", "a  \n\nb \n", " \r\n  c\t\n\n\n", "1 2  \n3 ", "12\u4f6034\u597d.x5y", "x1  2\n 3!?4 \U0001f6005"]
 
 
 def random_texts(count):
@@ -40,7 +46,7 @@ def trained(text, vocabulary, pattern=None, **model):
     tokenizer = Tokenizer(models.BPE(**model))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
     tokenizer.pre_tokenizer = byte_level if pattern is None else pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level])
+        [isolated(pattern), byte_level])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator([text], trainers.BpeTrainer(
         vocab_size=vocabulary, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -82,9 +88,19 @@ def without_byte_tokens_added(tokenizer):
     return Tokenizer.from_str(json.dumps(data))
 
 
-def cases(tokenizer):
+def split(tokenizer, *splits):
+    """The same tokens of words that several pre-tokenizers make, one after another."""
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
+    return tokenizer
+
+
+def isolated(pattern):
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
+
+
+def cases(tokenizer, texts):
     out = []
-    for text in TEXTS + random_texts(60):
+    for text in texts + random_texts(60):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         out.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
     return out
@@ -99,12 +115,18 @@ def main():
                        AddedToken("<b>"), AddedToken("<bb>", normalized=False)])
     roberta = trained(text, 400)
     roberta.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizers = {"gpt2": gpt2, "llama3": llama3, "llama2": without_byte_tokens_added(llama2_like(text)),
+    digits, bytes_only = pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(False, use_regex=False)
+    smollm = split(trained(text, 500), digits, pre_tokenizers.ByteLevel(False))
+    deepseek = split(trained(text, 500), *map(isolated, DEEPSEEK), bytes_only)
+    lines = split(trained(text, 500), *map(isolated, LINES), digits, bytes_only)
+    tokenizers = {"smollm": smollm, "deepseek": deepseek, "deepseek_lines": lines, "gpt2": gpt2,
+                  "llama3": llama3, "llama2": without_byte_tokens_added(llama2_like(text)),
                   "roberta": roberta, "bert": bert(text, True), "bert_cased": bert(text, False)}
     for name, tokenizer in tokenizers.items():
         (OUT / name).mkdir(exist_ok=True)
         data = json.loads(tokenizer.to_str())
-        (OUT / name / "cases.json").write_text(json.dumps(cases(tokenizer)) + "\n")
+        texts = TEXTS + LINE_TEXTS if tokenizer in (smollm, deepseek, lines) else TEXTS
+        (OUT / name / "cases.json").write_text(json.dumps(cases(tokenizer, texts)) + "\n")
         (OUT / name / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False) + "\n")
     folder = OUT / "gpt2_files"
     folder.mkdir(exist_ok=True)

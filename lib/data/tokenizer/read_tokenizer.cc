@@ -123,9 +123,24 @@ std::string bert_text(const std::string& folder) {
              {"vocab", std::move(vocabulary)}}}});
 }
 
+// The text of a tokenizer that is given as its file.
+std::string read_tokenizer_file(const std::string& path) {
+  if (path.ends_with(".json")) {
+    return read_limited(path);
+  }
+  if (path.ends_with(".model")) {
+    return sentence_piece_text(read_limited(path));
+  }
+  read_error("E300", path, "this is a file; name its folder, a tokenizer.json or a .model");
+}
+
 }  // namespace
 
 std::string read_tokenizer_text(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(folder, error)) {
+    return read_tokenizer_file(folder);
+  }
   const std::string path = folder + "/tokenizer.json";
   if (exists(path)) {
     return read_limited(path);

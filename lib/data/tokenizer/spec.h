@@ -58,7 +58,8 @@ struct TokenizerSpec {
   bool cleans_up = false;             // decode(): no spaces before punctuation
 };
 
-// Returns the text of a `tokenizer.json`: of that file of the folder, or made of `vocab.json` and
+// Returns the text of a `tokenizer.json`: of `folder` itself where it is such a file or a .model of
+// SentencePiece, of that file of the folder, or made of `vocab.json` and
 // `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), or of
 // BERT's `vocab.txt` with `tokenizer_config.json`, where there is one. The text of SentencePiece's
 // `tokenizer.model` or `spiece.model` is sentence_piece_text(). Throws ConfigError E300 when the

@@ -73,9 +73,10 @@ SplitPattern::SplitPattern(std::string_view regex, const std::string& path) {
   const std::string text = with_white_space(regex);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  impl->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  // In Oniguruma's syntax `^` and `$` are the begin and end of a line.
+  impl->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                             &error, &offset, nullptr);
   if (impl->code == nullptr) {
     read_error("E318", path, "the pattern `{}` is not a regular expression: {}", regex,
                reason(error));
@@ -103,14 +104,16 @@ void SplitPattern::for_each_word(std::string_view text,
                  reason(result));
     }
     const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(match.data);
-    if (ends[1] <= start || ends[0] < used) {  // \K moves the begin
+    // `use` may run another pattern on this thread, which overwrites the match data.
+    const size_t begin = ends[0], end = ends[1];
+    if (end <= start || begin < used) {  // \K moves the begin
       read_error("E318", impl_->path, "the pattern `{}` moves the begin of a match", impl_->regex);
     }
-    if (ends[0] > used) {
-      use(text.substr(used, ends[0] - used));
+    if (begin > used) {
+      use(text.substr(used, begin - used));
     }
-    use(text.substr(ends[0], ends[1] - ends[0]));
-    used = start = ends[1];
+    use(text.substr(begin, end - begin));
+    used = start = end;
   }
   if (used < text.size()) {
     use(text.substr(used));

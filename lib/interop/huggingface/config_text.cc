@@ -1,6 +1,7 @@
 #include "interop/huggingface/config_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/printable.h"
 #include "base/text.h"
@@ -221,6 +222,21 @@ std::string head(const HuggingFaceModel& m, const ConfigTextOptions& options) {
          (options.name.empty() ? "" : fmt::format("name: {}\n", yaml_text(options.name))) + "\n";
 }
 
+// What `export --format hf` writes as it was.
+std::string extras(const HuggingFaceExtras& extras) {
+  std::vector<std::string> ids;
+  for (const auto& [key, values] : extras.token_ids) {
+    ids.push_back(values.size() == 1 ? fmt::format("{}: {}", key, values[0])
+                                     : fmt::format("{}: [{}]", key, fmt::join(values, ", ")));
+  }
+  std::string out = ids.empty() ? "" : fmt::format("  token_ids: {{{}}}\n", join(ids, ", "));
+  out += extras.class_names.empty() ? "" : "  class_names:\n";
+  for (const std::string& name : extras.class_names) {
+    out += fmt::format("    - {}\n", yaml_text(name));
+  }
+  return out;
+}
+
 // Texts in the tokens of the model.
 std::string data(const ConfigTextOptions& options) {
   return options.has_tokenizer
@@ -248,7 +264,7 @@ std::string huggingface_yaml(const HuggingFaceModel& model, const ConfigTextOpti
   }
   out += data(options);
   out += is_decoder ? decoder_blocks(model) : "";
-  out += "model:\n  layers:\n" + layers(model);
+  out += "model:\n" + extras(model.extras) + "  layers:\n" + layers(model);
   if (model.has_head) {
     out +=
         "\ncompile:\n  optimizer: {AdamW: {learning_rate: 2e-5, weight_decay: 0.01}}\n"

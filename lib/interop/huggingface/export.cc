@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <regex>
 
 #include "base/durable_file.h"
 #include "base/file.h"
@@ -75,12 +76,62 @@ std::string index_text(const std::vector<std::span<const NamedTensor>>& shards,
          "\n";
 }
 
+// Whether transformers reads weights from a file of this name.
+bool is_weights_name(const std::string& name) {
+  static const std::regex shard("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
+  return name == kWhole || name == kIndexFile || std::regex_match(name, shard);
+}
+
+// Removes the weights of an earlier export, which transformers would load in place of the new ones.
+void remove_other_weights(const std::string& folder, const std::vector<std::string>& written) {
+  std::vector<fs::path> old;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (is_weights_name(name) && !entry.is_directory() &&
+        std::find(written.begin(), written.end(), name) == written.end()) {
+      old.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : old) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) {
+      throw FileError(ExitCode::kWriteFailed, "cannot remove", path.string(), error.value());
+    }
+  }
+}
+
+void check_class_names(const HuggingFaceModel& model) {
+  const auto names = static_cast<int64_t>(model.extras.class_names.size());
+  if (names > 0 && names != model.classes) {
+    throw ConfigError(
+        "E417", {},
+        fmt::format("`model.class_names` has {} names, the model {} classes", names, model.classes))
+        .help("one name for each class, or leave them out");
+  }
+}
+
 }  // namespace
+
+HuggingFaceExtras huggingface_extras(const ConfigValue& tree) {
+  HuggingFaceExtras extras;
+  const ConfigValue& model = tree.field("model");
+  for (const auto& [key, ids] : model.field("token_ids").dict()) {
+    extras.token_ids[key] = ids.is_list() ? ids.integers() : std::vector<int64_t>{ids.integer()};
+  }
+  if (const ConfigValue& names = model.field("class_names"); !names.is_null()) {
+    extras.class_names = names.strings();
+  }
+  return extras;
+}
 
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,
-                                            const std::string& folder, int64_t shard_bytes) {
-  const HuggingFaceModel model = describe_for_huggingface(setup);
+                                            const std::string& folder, int64_t shard_bytes,
+                                            const HuggingFaceExtras& extras) {
+  HuggingFaceModel model = describe_for_huggingface(setup);
+  model.extras = extras;
+  check_class_names(model);
   const std::vector<NamedTensor> tensors = tensors_of(model, weights);
   const auto shards = shards_of(tensors, shard_bytes);
   std::vector<std::string> names;
@@ -102,6 +153,7 @@ std::vector<std::string> export_huggingface(const Setup& setup,
   const std::string config = huggingface_config(model, tensors.front().tensor.dtype());
   write_file_atomic(path_of("config.json"), std::string_view(config));
   names.push_back("config.json");
+  remove_other_weights(folder, names);
   return names;
 }
 

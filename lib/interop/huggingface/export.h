@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/setup.h"
+#include "interop/huggingface/model.h"
 #include "tensor/host_tensor.h"
 
 namespace meshtrain {
@@ -14,11 +15,17 @@ inline constexpr int64_t kHuggingFaceShardBytes = 5'000'000'000;
 
 // Writes the files into `folder` and returns their names. `weights` are all of the model's, by
 // path; each tensor keeps its dtype. A model is exported when the config that an import of the
-// written files gives has the same graph. Throws ConfigError E417 (exit 6) for any other model,
+// written files gives has the same graph. The weights of an earlier export in `folder` are removed
+// once the new files are complete. Throws ConfigError E417 (exit 6) for any other model,
 // FileError (exit 74).
+// `extras` are written as they are; E417 when `class_names` are not those of all classes.
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,
                                             const std::string& folder,
-                                            int64_t shard_bytes = kHuggingFaceShardBytes);
+                                            int64_t shard_bytes = kHuggingFaceShardBytes,
+                                            const HuggingFaceExtras& extras = {});
+
+// Returns `model.token_ids` and `model.class_names` of a resolved config.
+HuggingFaceExtras huggingface_extras(const ConfigValue& tree);
 
 }  // namespace meshtrain

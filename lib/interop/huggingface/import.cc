@@ -1,14 +1,15 @@
 #include "interop/huggingface/import.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 
-#include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/load.h"
@@ -91,6 +92,7 @@ class Importer {
     if (model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama) {
       read_tokenizer(out);
     }
+    warn_of_more_ends(out);
     out.yaml = yaml(out, initial_weights);
     convert(out, config_path);
     return out;
@@ -155,6 +157,22 @@ class Importer {
     }
   }
 
+  std::vector<int64_t> ends_of_texts() const {
+    const auto found = model_.extras.token_ids.find("eos_token_id");
+    return found == model_.extras.token_ids.end() ? std::vector<int64_t>() : found->second;
+  }
+
+  // `document_separator` is one id.
+  void warn_of_more_ends(HuggingFaceImport& out) const {
+    const std::vector<int64_t> ends = ends_of_texts();
+    if (!out.tokenizer.empty() && ends.size() > 1) {
+      out.dropped.push_back(fmt::format(
+          "{} of `eos_token_id` as `document_separator`, which is {}, the first; `generate` ends "
+          "at each",
+          fmt::join(std::span(ends).subspan(1), ", "), ends[0]));
+    }
+  }
+
   std::string yaml(const HuggingFaceImport& out, const std::string& initial_weights) const {
     ConfigTextOptions options;
     fs::path folder = fs::path(directory_.folder());
@@ -166,11 +184,8 @@ class Importer {
     options.initial_weights = initial_weights;
     options.dropped = out.dropped;
     options.has_tokenizer = !out.tokenizer.empty();
-    const nlohmann::json json = parse_json(directory_.config());
-    if (const auto id = json.find("eos_token_id"); id != json.end() && id->is_number_integer() &&
-                                                   id->get<int64_t>() >= 0 &&
-                                                   id->get<int64_t>() < model_.tokens) {
-      options.separator = id->get<int64_t>();
+    if (const std::vector<int64_t> ends = ends_of_texts(); !ends.empty()) {
+      options.separator = ends[0];
     }
     return huggingface_yaml(model_, options);
   }

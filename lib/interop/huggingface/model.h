@@ -2,6 +2,7 @@
 // config.json says about it.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,12 @@ struct RopeSettings {
   Type type = Type::kDefault;
   double theta = 10000, factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_positions = 0;  // kLlama3: steps of the training
+};
+
+// What config.json says beside the model itself.
+struct HuggingFaceExtras {
+  std::map<std::string, std::vector<int64_t>> token_ids;  // "eos_token_id": one or several
+  std::vector<std::string> class_names;                   // of `id2label`; empty: LABEL_0, ...
 };
 
 struct HuggingFaceModel {
@@ -39,6 +46,7 @@ struct HuggingFaceModel {
   double embedding_dropout = 0, dropout = 0, attention_dropout = 0, head_dropout = 0;
   std::string activation;  // as config.json names it
   RopeSettings rope;
+  HuggingFaceExtras extras;
 };
 
 // The architectures that are read, for messages.

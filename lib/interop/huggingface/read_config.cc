@@ -267,6 +267,67 @@ void read_vit(Fields& f, HuggingFaceModel& m) {
   }
 }
 
+// The ids of a field that the model has; others are named in `dropped`.
+std::vector<int64_t> read_ids(const char* key, const Json& value, int64_t tokens,
+                              std::vector<std::string>& dropped) {
+  std::vector<int64_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    if (id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < tokens) {
+      ids.push_back(id.get<int64_t>());
+    } else {
+      dropped.push_back(fmt::format(
+          "`{}` {}: the model has the ids 0 to {}", key,
+          printable(id.dump(-1, ' ', false, Json::error_handler_t::replace)), tokens - 1));
+    }
+  }
+  return ids;
+}
+
+// A field that is not written has the default of transformers' class, where the model has this id.
+void read_token_ids(const Json& json, HuggingFaceModel& m, std::vector<std::string>& dropped) {
+  const bool is_gpt2 = m.family == HuggingFaceFamily::kGpt2;
+  const bool is_decoder = is_gpt2 || m.family == HuggingFaceFamily::kLlama;
+  const std::pair<const char*, int64_t> keys[] = {{"bos_token_id", is_gpt2 ? 50256 : 1},
+                                                  {"eos_token_id", is_gpt2 ? 50256 : 2},
+                                                  {"pad_token_id", -1}};
+  for (const auto& [key, otherwise] : keys) {
+    const auto found = json.find(key);
+    std::vector<int64_t> ids;
+    if (found != json.end() && !found->is_null()) {
+      ids = read_ids(key, *found, m.tokens, dropped);
+    } else if (found == json.end() && is_decoder && otherwise >= 0 && otherwise < m.tokens) {
+      ids = {otherwise};
+    }
+    const bool is_bert_default =
+        !is_decoder && std::string(key) == "pad_token_id" && ids == std::vector<int64_t>{0};
+    if (!ids.empty() && !is_bert_default) {
+      m.extras.token_ids[key] = ids;
+    }
+  }
+}
+
+// The names of `id2label`, {"0": "cat", "1": "dog"}; none where they are transformers' defaults.
+void read_class_names(const Json& json, HuggingFaceModel& m, std::vector<std::string>& dropped) {
+  const auto labels = json.find("id2label");
+  if (!m.has_head || labels == json.end() || !labels->is_object()) {
+    return;
+  }
+  bool has_names = false;
+  for (int64_t i = 0; i < m.classes; ++i) {
+    const auto label = labels->find(std::to_string(i));
+    if (label == labels->end() || !label->is_string()) {
+      dropped.push_back(fmt::format("`id2label`: class {} has no text", i));
+      m.extras.class_names.clear();
+      return;
+    }
+    m.extras.class_names.push_back(label->get<std::string>());
+    has_names = has_names || m.extras.class_names.back() != fmt::format("LABEL_{}", i);
+  }
+  if (!has_names) {
+    m.extras.class_names.clear();
+  }
+}
+
 // The architecture of `architectures`, else the usual one of `model_type`.
 const Architecture& find_architecture(const Json& json, const std::string& path) {
   std::string name;
@@ -296,6 +357,23 @@ const Architecture& find_architecture(const Json& json, const std::string& path)
                         ? fmt::format("`{}` names no architecture", path)
                         : fmt::format("`{}` is a {}, which is not read", path, printable(name)))
       .help(fmt::format("the architectures that are read: {}", known_architectures()));
+}
+
+[[noreturn]] void refuse_text(const Json& json, const std::string& text, const std::string& path) {
+  if (!json.is_discarded()) {
+    throw ConfigError(
+        "E405", {},
+        fmt::format("`{}` is a JSON {}, not an object of fields", path, json.type_name()))
+        .help("give the folder that save_pretrained() wrote");
+  }
+  for (const char* number : {"NaN", "Infinity"}) {
+    if (text.find(number) != std::string::npos) {
+      throw ConfigError("E405", {},
+                        fmt::format("`{}` has `{}`, which is no number of JSON", path, number))
+          .help("write the number that it should be, or null");
+    }
+  }
+  throw ConfigError("E405", {}, fmt::format("`{}` is no JSON: truncated?", path));
 }
 
 }  // namespace
@@ -334,7 +412,7 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
                                          std::vector<std::string>& dropped) {
   const Json json = parse_json(text);
   if (!json.is_object()) {
-    throw ConfigError("E405", {}, fmt::format("`{}` is no JSON object: truncated?", path));
+    refuse_text(json, text, path);
   }
   const Architecture& architecture = find_architecture(json, path);
   HuggingFaceModel model;
@@ -374,6 +452,12 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
   }
   const bool is_encoder =
       model.family == HuggingFaceFamily::kBert || model.family == HuggingFaceFamily::kVit;
+  if (model.family != HuggingFaceFamily::kVit) {
+    read_token_ids(json, model, dropped);
+  }
+  if (is_encoder) {
+    read_class_names(json, model, dropped);
+  }
   if (is_encoder && model.attention_dropout != model.dropout) {
     dropped.push_back(fmt::format("attention_probs_dropout_prob {}: {} is the rate of all",
                                   model.attention_dropout, model.dropout));

@@ -78,7 +78,9 @@ void add_encoder(const HuggingFaceModel& m, FieldsJson& json) {
   if (m.has_head) {  // `num_labels` is a count of these
     FieldsJson labels = FieldsJson::object(), ids = FieldsJson::object();
     for (int64_t i = 0; i < m.classes; ++i) {
-      const std::string label = "LABEL_" + std::to_string(i);
+      const std::string label = m.extras.class_names.empty()
+                                    ? "LABEL_" + std::to_string(i)
+                                    : m.extras.class_names[static_cast<size_t>(i)];
       labels[std::to_string(i)] = label;
       ids[label] = i;
     }
@@ -107,6 +109,24 @@ void add_vit(const HuggingFaceModel& m, FieldsJson& json) {
   json["qkv_bias"] = true;
 }
 
+// Null where there is none: transformers' own default would be the id of another token.
+void add_token_ids(const HuggingFaceModel& m, FieldsJson& json) {
+  const bool is_decoder =
+      m.family == HuggingFaceFamily::kGpt2 || m.family == HuggingFaceFamily::kLlama;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const auto found = m.extras.token_ids.find(key);
+    if (found == m.extras.token_ids.end()) {
+      if (is_decoder) {
+        json[key] = nullptr;
+      }
+    } else if (found->second.size() == 1) {
+      json[key] = found->second[0];
+    } else {
+      json[key] = found->second;
+    }
+  }
+}
+
 }  // namespace
 
 std::string huggingface_config(const HuggingFaceModel& model, DType dtype) {
@@ -126,6 +146,7 @@ std::string huggingface_config(const HuggingFaceModel& model, DType dtype) {
       add_vit(model, json);
       break;
   }
+  add_token_ids(model, json);
   json["torch_dtype"] = std::string(dtype_name(dtype));
   return json_text(json, 2) + "\n";
 }

@@ -55,6 +55,13 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
                 "that folder");
       }
     }
+    std::error_code no_file;
+    if (!fs::exists(model, no_file)) {
+      throw ConfigError("E140", {}, fmt::format("there is no folder or file `{}`", model))
+          .help(
+              "nothing is downloaded: give the folder of a Hugging Face model on this machine, a "
+              "model.keras or a model.json");
+    }
     const bool is_h5 = ends_with(name, ".h5") || ends_with(name, ".hdf5");
     throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
         .help(is_h5

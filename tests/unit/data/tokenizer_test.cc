@@ -61,6 +61,13 @@ TEST_CASE("Tokenizers give the ids and texts of `tokenizers`") {
   }
 }
 
+TEST_CASE("Splits one after another give the ids and texts of `tokenizers`") {
+  for (const char* name : {"smollm", "deepseek", "deepseek_lines"}) {
+    CAPTURE(name);
+    check_cases(name, name);
+  }
+}
+
 TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.json") {
   check_cases("gpt2_files", "gpt2");
 }
@@ -228,6 +235,14 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
   TokenIds ids;
   CHECK(message_of([&] { tokenizer.encode("abc", ids, "x.txt"); }) ==
         "E314 `x.txt`: the character U+0063 has no token in `t`, which names no unknown token");
+}
+
+TEST_CASE("A tokenizer may be given as its file") {
+  CHECK(read_tokenizer_text(golden("gpt2/tokenizer.json")) == read_tokenizer_text(golden("gpt2")));
+  CHECK(message_of([] {
+          read_tokenizer_text(golden("gpt2_files/merges.txt"));
+        }).find("this is a file; name its folder, a tokenizer.json or a .model") !=
+        std::string::npos);
 }
 
 TEST_CASE("Wrong folders of tokenizers") {

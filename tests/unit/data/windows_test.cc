@@ -187,6 +187,52 @@ TEST_CASE("text: tokens of a tokenizer, which later data get from what was learn
   CHECK(caught([&] { load_dataset(moved, data); }).code == "E300");
 }
 
+// A .npy file of version 1.0.
+template <class T>
+std::string npy_of(const std::string& type, const std::string& shape, const std::vector<T>& ids) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(117, ' ');
+  header += '\n';
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header +
+         std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(T));
+}
+
+TEST_CASE("tokens: a .npy file says its type; other arrays are refused") {
+  const TempFolder folder;
+  const auto ids_of = [&](const std::string& file, int vocabulary = 100000) {
+    folder.write("ids.npy", file);
+    const Dataset dataset =
+        load(folder,
+             ids_source("tokens", {{"path", value("ids.npy")}, {"vocabulary", value(vocabulary)}}));
+    return read_rows(dataset.inputs[0].rows, {0});
+  };
+  CHECK(ids_of(npy_of<uint8_t>("|u1", "(4,)", {1, 2, 3, 4})) == Ints{1, 2, 3});
+  CHECK(ids_of(npy_of<uint16_t>("<u2", "(4,)", {1, 2, 60000, 4})) == Ints{1, 2, 60000});
+  CHECK(ids_of(npy_of<uint32_t>("<u4", "(4,)", {1, 2, 70000, 4})) == Ints{1, 2, 70000});
+  CHECK(ids_of(npy_of<int32_t>("<i4", "(4,)", {1, 2, 70000, 4})) == Ints{1, 2, 70000});
+  CHECK(ids_of(npy_of<int64_t>("<i8", "(4,)", {1, 2, 70000, 4})) == Ints{1, 2, 70000});
+  const auto problem = [&](const std::string& file) {
+    try {
+      ids_of(file, 100);
+    } catch (const ConfigError& error) {
+      const Diagnostic& first = error.diagnostics().list().front();
+      return first.code + " " + first.message;
+    }
+    return std::string();
+  };
+  const auto says = [&](const std::string& file, const std::string& text) {
+    CHECK_MESSAGE(problem(file).find(text) != std::string::npos, problem(file));
+  };
+  says(npy_of<int64_t>("<i8", "(4,)", {1, -2, 3, 4}), "id -2, but the vocabulary has 100 ids");
+  says(npy_of<int32_t>("<i4", "(4,)", {1, -2, 3, 4}), "id -2, but the vocabulary has 100 ids");
+  says(npy_of<int64_t>("<i8", "(4,)", {1, int64_t{1} << 32, 3, 4}), "id 4294967296, but");
+  says(npy_of<float>("<f4", "(4,)", {1, 2, 3, 4}), "a .npy file of float32; ids are uint8");
+  says(npy_of<uint16_t>(">u2", "(4,)", {1, 2, 3, 4}), "a .npy file of big-endian ids");
+  says(npy_of<uint16_t>("<u2", "(2, 2)", {1, 2, 3, 4}), "of shape (2, 2); ids have one dimension");
+  says(npy_of<uint16_t>("<u2", "(5,)", {1, 2, 3, 4}), "E305");
+}
+
 TEST_CASE("tokens: llm.c's header says the type; files with and without one are one sequence") {
   const TempFolder folder;
   const auto bytes_of = [](const auto& ids) {

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "config/resolve.h"
 #include "engine/engine.h"
 #include "interop/huggingface/export.h"
 #include "interop/huggingface/import.h"
@@ -46,6 +48,13 @@ Config config_of(const HuggingFaceImport& imported, const std::vector<std::strin
   options.overrides = overrides;
   options.require_data = false;
   return load_config(options);
+}
+
+HuggingFaceExtras extras_of(const HuggingFaceImport& imported) {
+  LoadOptions options;
+  options.source = std::make_shared<SourceFile>(SourceFile{"config.yaml", imported.yaml});
+  options.require_data = false;
+  return huggingface_extras(resolve_config(options).tree);
 }
 
 // The tensors of all safetensors files of a model in `folder`.
@@ -143,7 +152,8 @@ TEST_CASE("Hugging Face models come back bit for bit, in their dtypes") {
     const Setup setup(config, nullptr);
     const TempFolder folder;
     const int64_t most = name == "llama31" ? 20'000 : kHuggingFaceShardBytes;
-    const auto files = export_huggingface(setup, imported.weights, folder.path(), most);
+    const auto files =
+        export_huggingface(setup, imported.weights, folder.path(), most, extras_of(imported));
     CHECK(files.size() == (name == "llama31" ? 4 : 2));
     const auto given = tensors_in(folder_of(name)), back = tensors_in(folder.path());
     CHECK(given.size() == back.size());
@@ -159,6 +169,117 @@ TEST_CASE("Hugging Face models come back bit for bit, in their dtypes") {
     const auto model_text = [](const std::string& yaml) { return yaml.substr(yaml.find("\n\n")); };
     CHECK(model_text(again) == model_text(imported.yaml));
   }
+}
+
+TEST_CASE("Hugging Face: an export replaces the weights of an earlier one and nothing else") {
+  const HuggingFaceImport imported = import_golden("llama31");
+  const Config config = config_of(imported, {});
+  const Setup setup(config, nullptr);
+  const TempFolder folder;
+  for (const char* other : {"model_card.md", "model-old.safetensors", "pytorch_model.bin"}) {
+    folder.write(other, "kept");
+  }
+  const auto names = [&] {
+    std::set<std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      out.insert(entry.path().filename().string());
+    }
+    return out;
+  };
+  const auto exported = [&](int64_t most) {
+    export_huggingface(setup, imported.weights, folder.path(), most);
+  };
+  const std::set<std::string> kept = {"config.json", "model_card.md", "model-old.safetensors",
+                                      "pytorch_model.bin"};
+  std::set<std::string> whole = kept, shards = kept;
+  whole.insert("model.safetensors");
+  shards.insert({"model.safetensors.index.json", "model-00001-of-00002.safetensors",
+                 "model-00002-of-00002.safetensors"});
+  exported(kHuggingFaceShardBytes);
+  CHECK(names() == whole);
+  exported(20'000);
+  CHECK(names() == shards);
+  exported(kHuggingFaceShardBytes);
+  CHECK(names() == whole);
+}
+
+// config.json of an export of what an import of `copy` gives.
+Json exported_config(const Copy& copy) {
+  const HuggingFaceImport imported = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  const Config config = config_of(imported, {});
+  const Setup setup(config, nullptr);
+  const TempFolder folder;
+  export_huggingface(setup, imported.weights, folder.path(), kHuggingFaceShardBytes,
+                     extras_of(imported));
+  return parse_json(folder.read("config.json"));
+}
+
+TEST_CASE("Hugging Face: ids of special tokens come back") {
+  for (const char* name : {"gpt2", "llama2"}) {
+    const Copy copy(name);
+    copy.set("bos_token_id", 7);
+    copy.set("eos_token_id", Json::array({9, 5}));
+    copy.set("pad_token_id", 8);
+    const Json config = exported_config(copy);
+    CHECK(config.at("bos_token_id") == 7);
+    CHECK(config.at("eos_token_id") == Json::array({9, 5}));
+    CHECK(config.at("pad_token_id") == 8);
+  }
+  // transformers' default where the field is absent; null where the model has no such id.
+  const Copy llama("llama2");
+  Json json = llama.config();
+  json.erase("bos_token_id");
+  json.erase("eos_token_id");
+  llama.folder.write("config.json", json.dump());
+  CHECK(exported_config(llama).at("bos_token_id") == 1);
+  CHECK(exported_config(llama).at("eos_token_id") == 2);
+  const Copy gpt2("gpt2");
+  json = gpt2.config();
+  json.erase("bos_token_id");
+  json["eos_token_id"] = 50256;
+  gpt2.folder.write("config.json", json.dump());
+  CHECK(exported_config(gpt2).at("bos_token_id").is_null());
+  CHECK(exported_config(gpt2).at("eos_token_id").is_null());
+  const auto dropped = import_huggingface(gpt2.folder.path(), "config.yaml", "w").dropped;
+  REQUIRE(dropped.size() == 1);
+  CHECK(dropped[0] == "`eos_token_id` 50256: the model has the ids 0 to 39");
+}
+
+TEST_CASE("Hugging Face: the first of several ends is the document separator") {
+  const Copy copy("gpt2");
+  fs::copy(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/gpt2/tokenizer.json",
+           copy.folder.path());
+  copy.set("eos_token_id", Json::array({9, 5, 6}));
+  const HuggingFaceImport imported = import_huggingface(copy.folder.path(), "config.yaml", "w");
+  CHECK(imported.yaml.find("document_separator: 9\n") != std::string::npos);
+  REQUIRE(imported.dropped.size() == 1);
+  CHECK(imported.dropped[0] ==
+        "5, 6 of `eos_token_id` as `document_separator`, which is 9, the first; `generate` ends at "
+        "each");
+}
+
+TEST_CASE("Hugging Face: names of classes come back") {
+  for (const char* name : {"bert_classifier", "vit"}) {
+    Json labels = {{"0", "cat, \"big\""}, {"1", "yes"}, {"2", "2"}};
+    if (name == std::string("vit")) {
+      labels.update({{"3", "d"}, {"4", "null"}});
+    }
+    const Copy copy(name);
+    copy.set("id2label", labels);
+    const Json config = exported_config(copy);
+    CHECK(config.at("id2label") == labels);
+    CHECK(config.at("label2id").at("yes") == 1);
+  }
+  const HuggingFaceImport imported = import_golden("vit");
+  const Config config = config_of(imported, {});
+  const Setup setup(config, nullptr);
+  const TempFolder folder;
+  const Caught error = caught([&] {
+    export_huggingface(setup, imported.weights, folder.path(), kHuggingFaceShardBytes,
+                       {.token_ids = {}, .class_names = {"a", "b"}});
+  });
+  CHECK(error.code == "E417");
+  CHECK(error.says("`model.class_names` has 2 names, the model 5 classes"));
 }
 
 TEST_CASE("Hugging Face: prefixes may lack, old names and buffers are known") {
@@ -321,6 +442,14 @@ TEST_CASE("Hugging Face: files that are missing, damaged or pickled are refused"
             "`a` is not in `model-"}}) {
     const Copy copy("llama31");
     copy.folder.write("model.safetensors.index.json", index);
+    error_of(copy, "E405", says);
+  }
+  for (const auto& [config, says] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"n_embd": NaN})", "config.json` has `NaN`, which is no number of JSON"},
+           {R"({"n_embd": )", "config.json` is no JSON: truncated?"},
+           {R"(["n_embd"])", "config.json` is a JSON array, not an object of fields"}}) {
+    const Copy copy("gpt2");
+    copy.folder.write("config.json", config);
     error_of(copy, "E405", says);
   }
   const Copy copy("gpt2");
