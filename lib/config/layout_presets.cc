@@ -77,6 +77,16 @@ class RuleList {
   std::vector<YamlNode> rules_;
 };
 
+// A decoder attends to an encoder by name, or by the second place of a list.
+bool has_encoder(const YamlNode* inputs) {
+  if (inputs == nullptr)
+    return false;
+  if (inputs->is_list())
+    return inputs->children.size() > 1;
+  const YamlNode* encoder = inputs->find("encoder_sequence");
+  return encoder != nullptr && !encoder->is_null();
+}
+
 void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rules) {
   const auto form = object_form(layer, Category::kLayer);
   const ClassSpec* spec = form ? find_class(Category::kLayer, form->spelled) : nullptr;
@@ -99,7 +109,7 @@ void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rule
     const bool is_encoder = spec->name == "TransformerEncoder";
     const YamlNode* inputs = argument("inputs");
     rules.add_attention(path + (is_encoder ? "/self_attention_layer" : "/self_attention"), true);
-    if (!is_encoder && inputs != nullptr && inputs->children.size() > 1)
+    if (!is_encoder && has_encoder(inputs))
       rules.add_attention(path + "/cross_attention", true);
     rules.add_columns(path + "/feedforward_intermediate_dense", true);
     rules.add_rows(path + "/feedforward_output_dense");
