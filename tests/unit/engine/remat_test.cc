@@ -284,6 +284,40 @@ TEST_CASE("layout presets are the rules that one writes by hand") {
   CHECK(rules_of(layers, "layout_map: {out/kernel: [tp, null], preset: megatron}") == expected);
 }
 
+TEST_CASE("presets replicate heads of keys that the axis does not divide, and own rules win") {
+  const auto rules_of = [](const std::string& map, const std::string& mesh) {
+    const Config config = config_from("distribution: {device_mesh: {shape: " + mesh +
+                                      ", axis_names: [data, tp]}, layout_map: " + map + R"(}
+model:
+  layers:
+    - Input: {shape: [6, 8]}
+    - Repeat: {times: 2, name: "layer_{i}", layers: [
+        {GroupQueryAttention: {name: a, head_dim: 4, num_query_heads: 4, num_key_value_heads: 2,
+          use_bias: false}}]}
+    - Dense: {name: out, units: 1}
+compile: {loss: mse}
+)");
+    const Setup setup(config, nullptr);  // every rule matches, and none meets another
+    std::vector<std::string> rules;
+    for (const LayoutRule& rule : config.distribution.layout_map)
+      rules.push_back(rule.key + " " + rule.layout.to_string());
+    return rules;
+  };
+  using Rules = std::vector<std::string>;
+  const std::string output = R"(layer_\d+/a/attention_output/kernel [tp, null, null])";
+  CHECK(rules_of("megatron", "[1, 2]") ==
+        Rules{R"(layer_\d+/a/(query|key|value)/kernel [null, tp, null])", output});
+  CHECK(rules_of("megatron", "[1, 4]") ==
+        Rules{R"(layer_\d+/a/query/kernel [null, tp, null])",
+              R"(layer_\d+/a/(key|value)/kernel [null, null, null])", output});
+  CHECK(rules_of("{preset: megatron, '.*/a/(key|value)/kernel': [null, null, null]}", "[1, 2]") ==
+        Rules{".*/a/(key|value)/kernel [null, null, null]",
+              R"((?!(?:.*/a/(key|value)/kernel)$)layer_\d+/a/(query|key|value)/kernel )"
+              "[null, tp, null]",
+              output});
+  CHECK(rules_of("{preset: megatron, '.*/kernel': [null]}", "[1, 2]") == Rules{".*/kernel [null]"});
+}
+
 TEST_CASE("a preset splits a decoder's cross attention only where there is an encoder") {
   const auto splits_cross = [](const std::string& inputs, const std::string& others = "") {
     const Config config = config_from(
