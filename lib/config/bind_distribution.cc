@@ -24,19 +24,38 @@ bool is_refused(const SourceLoc& place, const Diagnostics& diagnostics) {
   });
 }
 
-// "data=8", of as many names as there are sizes.
-std::string named_sizes(const MeshConfig& mesh) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < mesh.shape.value.size(); ++i) {
-    parts.push_back(fmt::format("{}={}", mesh.axis_names.value[i], mesh.shape.value[i]));
+// One name per axis: those `written` in the config, then others.
+std::vector<std::string> names_for(const MeshConfig& mesh, bool written) {
+  std::vector<std::string> out = written ? mesh.axis_names.value : std::vector<std::string>();
+  const size_t num_axes = mesh.shape.value.size();
+  for (const char* name : {"data", "fsdp", "model", "batch"}) {
+    const bool is_used = std::find(out.begin(), out.end(), name) != out.end();
+    if (out.size() < num_axes && !is_used)
+      out.emplace_back(name);
   }
-  return join(parts, ",");
+  while (out.size() < num_axes)
+    out.push_back(fmt::format("axis_{}", out.size()));
+  out.resize(num_axes);
+  return out;
+}
+
+// Both ways to name the axes of a mesh that the command line gives.
+std::string naming_help(const MeshConfig& mesh, bool written) {
+  const std::vector<std::string> names = names_for(mesh, written);
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < names.size(); ++i) {
+    parts.push_back(fmt::format("{}={}", names[i], mesh.shape.value[i]));
+  }
+  return fmt::format("name the axes: --mesh {}, or distribution.device_mesh.axis_names=[{}]",
+                     join(parts, ","), join(names, ","));
 }
 
 void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   const ConfigValue& shape = tree.field("shape");
   ConfigValue& names = tree.field("axis_names");
   const size_t num_axes = std::max<size_t>(1, out.shape.value.size());
+  const bool by_command_line =
+      shape.loc && shape.loc.file->name == "command line" && !out.shape.value.empty();
   if (names.is_null()) {
     ConfigValue::List list;
     for (const char* name : {"batch", "model"}) {
@@ -51,7 +70,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     if (num_axes > 2) {
       diagnostics
           .error("E112", shape.loc, fmt::format("a mesh of {} axes needs `axis_names`", num_axes))
-          .help("write `axis_names: [data, fsdp, model]`, one name per axis");
+          .help(by_command_line ? naming_help(out, false)
+                                : "write `axis_names: [data, fsdp, model]`, one name per axis");
     }
   }
   std::set<std::string> known;
@@ -70,9 +90,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     if (!names.is_default && !shape.is_default) {
       d.note(fmt::format("`shape` is at {}", shape.loc.to_string()));
     }
-    if (shape.loc && shape.loc.file->name == "command line" &&
-        num_axes < out.axis_names.value.size()) {
-      d.help(fmt::format("name the axes: --mesh {}", named_sizes(out)));
+    if (by_command_line) {
+      d.help(naming_help(out, !names.is_default));
     }
   }
   parse_devices(out.devices, diagnostics);

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <optional>
 
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/object_form.h"
+#include "config/scalars.h"
+#include "mesh/layout_map.h"
 
 namespace meshtrain {
 namespace {
@@ -35,12 +39,17 @@ bool is_any(std::string_view word, std::initializer_list<std::string_view> words
 
 class RuleList {
  public:
-  RuleList(std::string axis, SourceLoc loc) : axis_(std::move(axis)), loc_(std::move(loc)) {}
+  // `axis_size`: 0 where it is not known.
+  RuleList(std::string axis, int64_t axis_size, SourceLoc loc)
+      : axis_(std::move(axis)), axis_size_(axis_size), loc_(std::move(loc)) {}
 
   // The dimension `split` of `rank` is over the axis.
   void add(const std::string& key, int rank, int split) {
     const bool is_known = std::any_of(rules_.begin(), rules_.end(),
                                       [&](const YamlNode& rule) { return rule.key == key; });
+    const std::string beside = key.substr(pattern_.size());
+    for (const std::string& variable : spelled_out(name_ + beside))
+      variables_[key].push_back(variable);
     if (is_known)
       return;
     YamlNode rule{.kind = YamlNode::Kind::kList, .loc = loc_, .key = key, .key_loc = loc_};
@@ -51,9 +60,15 @@ class RuleList {
     rules_.push_back(std::move(rule));
   }
   void add_attention(const std::string& path, bool has_bias) {
-    add(path + "/(query|key|value)/kernel", 3, 1);
-    if (has_bias)
-      add(path + "/(query|key|value)/bias", 2, 0);
+    add_heads(path + "/(query|key|value)", 1, has_bias);
+    add(path + "/attention_output/kernel", 3, 0);
+  }
+  // Heads of keys and values that the axis does not divide are replicated.
+  void add_grouped_attention(const std::string& path, int64_t key_heads, bool has_bias) {
+    if (axis_size_ == 0 || key_heads % axis_size_ == 0)
+      return add_attention(path, has_bias);
+    add_heads(path + "/query", 1, has_bias);
+    add_heads(path + "/(key|value)", kReplicated, has_bias);
     add(path + "/attention_output/kernel", 3, 0);
   }
   void add_columns(const std::string& path, bool has_bias) {
@@ -69,13 +84,80 @@ class RuleList {
   }
   void add_experts(const std::string& path) { add(path + "/experts/expert_.*", 3, 0); }
 
+  // The layer that the next rules are for: its name, and the pattern with which their keys begin.
+  void set_layer(const std::string& name, const std::string& pattern) {
+    name_ = name;
+    pattern_ = pattern;
+  }
+
+  bool is_empty() const { return rules_.empty(); }
   std::vector<YamlNode> take() { return std::move(rules_); }
+  // Leaves the variables that a rule of `own` matches to that rule.
+  void make_room(const std::vector<YamlNode>& own) {
+    for (const YamlNode& other : own) {
+      const std::optional<Pattern> pattern = pattern_or_none(other.key);
+      const auto is_taken = [&](const std::string& variable) {
+        return pattern && variable != other.key && pattern->full_match(variable);
+      };
+      std::erase_if(rules_, [&](const YamlNode& rule) {
+        const auto& all = variables_[rule.key];
+        return rule.key != other.key && std::all_of(all.begin(), all.end(), is_taken);
+      });
+      for (YamlNode& rule : rules_) {
+        const std::vector<std::string> all = variables_[rule.key];
+        if (rule.key != other.key && std::any_of(all.begin(), all.end(), is_taken)) {
+          rule.key = fmt::format("(?!(?:{})$){}", other.key, rule.key);
+          std::copy_if(all.begin(), all.end(), std::back_inserter(variables_[rule.key]),
+                       [&](const std::string& variable) { return !is_taken(variable); });
+        }
+      }
+    }
+  }
 
  private:
+  static constexpr int kReplicated = -2;  // no dimension of a kernel or of a bias
+
+  // "q/(a|b)" as "q/a" and "q/b".
+  static std::vector<std::string> spelled_out(const std::string& key) {
+    const size_t open = key.find('('), close = key.find(')');
+    if (open == std::string::npos || close == std::string::npos)
+      return {key};
+    std::vector<std::string> out;
+    for (const std::string& word : split(key.substr(open + 1, close - open - 1), '|'))
+      out.push_back(key.substr(0, open) + word + key.substr(close + 1));
+    return out;
+  }
+  // A malformed pattern is reported where rules are read.
+  static std::optional<Pattern> pattern_or_none(const std::string& key) {
+    try {
+      return Pattern(key);
+    } catch (const ConfigError&) {
+      return std::nullopt;
+    }
+  }
+  void add_heads(const std::string& path, int split, bool has_bias) {
+    add(path + "/kernel", 3, split);
+    if (has_bias)
+      add(path + "/bias", 2, split - 1);
+  }
+
   std::string axis_;
+  int64_t axis_size_ = 0;
   SourceLoc loc_;
+  std::string name_, pattern_;
   std::vector<YamlNode> rules_;
+  std::map<std::string, std::vector<std::string>> variables_;  // of each key, those it is for
 };
+
+// A decoder attends to an encoder by name, or by the second place of a list.
+bool has_encoder(const YamlNode* inputs) {
+  if (inputs == nullptr)
+    return false;
+  if (inputs->is_list())
+    return inputs->children.size() > 1;
+  const YamlNode* encoder = inputs->find("encoder_sequence");
+  return encoder != nullptr && !encoder->is_null();
+}
 
 void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rules) {
   const auto form = object_form(layer, Category::kLayer);
@@ -89,17 +171,23 @@ void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rule
   const std::string path = name != nullptr && name->is_scalar()
                                ? pattern_of(name->text)
                                : to_snake_case(spec->name) + "(_\\d+)?";
+  rules.set_layer(name != nullptr && name->is_scalar() ? name->text : to_snake_case(spec->name),
+                  path);
   const YamlNode* bias = argument("use_bias");
   const bool has_bias = bias == nullptr || !bias->is_plain("false");
   if (spec->name == "SparseMoE") {
     preset.splits_experts ? rules.add_experts(path) : rules.add_split_experts(path);
-  } else if (is_any(spec->name, {"MultiHeadAttention", "GroupQueryAttention"})) {
+  } else if (spec->name == "MultiHeadAttention") {
     rules.add_attention(path, has_bias);
+  } else if (spec->name == "GroupQueryAttention") {
+    const YamlNode* heads = argument("num_key_value_heads");
+    const auto count = heads == nullptr ? std::nullopt : try_integer(heads->text);
+    rules.add_grouped_attention(path, count.value_or(0), has_bias);
   } else if (is_any(spec->name, {"TransformerEncoder", "TransformerDecoder"})) {
     const bool is_encoder = spec->name == "TransformerEncoder";
     const YamlNode* inputs = argument("inputs");
     rules.add_attention(path + (is_encoder ? "/self_attention_layer" : "/self_attention"), true);
-    if (!is_encoder && inputs != nullptr && inputs->children.size() > 1)
+    if (!is_encoder && has_encoder(inputs))
       rules.add_attention(path + "/cross_attention", true);
     rules.add_columns(path + "/feedforward_intermediate_dense", true);
     rules.add_rows(path + "/feedforward_output_dense");
@@ -195,9 +283,19 @@ std::string model_axis(const YamlNode& distribution, const YamlNode& named,
   return names->children.back().text;
 }
 
+// Of the mesh's last axis; 0 where it is not written as a number.
+int64_t last_axis_size(const YamlNode& distribution) {
+  const YamlNode* mesh = distribution.find("device_mesh");
+  const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
+  if (shape == nullptr || (shape->is_list() && shape->children.empty()))
+    return 0;
+  const std::string& text = shape->is_list() ? shape->children.back().text : shape->text;
+  return try_integer(text.substr(text.rfind('x') + 1)).value_or(0);
+}
+
 std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribution,
                                   const YamlNode& named, const LayoutPreset& preset,
-                                  Diagnostics& diagnostics) {
+                                  const std::vector<YamlNode>& own, Diagnostics& diagnostics) {
   const std::string axis = model_axis(distribution, named, preset, diagnostics);
   const YamlNode* model = root.find("model");
   const YamlNode* layers = model == nullptr ? nullptr : model->find("layers");
@@ -205,11 +303,13 @@ std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribu
     return {};
   if (preset.splits_steps)
     return step_rules(*layers, batch_axis(distribution), axis, named, diagnostics);
-  RuleList rules(axis, named.loc);
+  RuleList rules(axis, last_axis_size(distribution), named.loc);
   for (const YamlNode& layer : layers->children)
     add_layer(layer, preset, rules);
+  const bool knows_layers = !rules.is_empty();
+  rules.make_room(own);
   std::vector<YamlNode> all = rules.take();
-  if (all.empty()) {
+  if (!knows_layers) {
     diagnostics
         .error("E113", named.loc, fmt::format("`{}` knows no layer of this model", named.text))
         .help(
@@ -266,7 +366,7 @@ void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
   }
   if (preset != nullptr &&
       (preset->splits_layers || preset->splits_steps || preset->splits_experts)) {
-    for (YamlNode& rule : split_rules(root, *distribution, named, *preset, diagnostics)) {
+    for (YamlNode& rule : split_rules(root, *distribution, named, *preset, own, diagnostics)) {
       const bool is_own = std::any_of(own.begin(), own.end(),
                                       [&](const YamlNode& other) { return other.key == rule.key; });
       if (!is_own)

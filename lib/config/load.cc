@@ -219,6 +219,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   const DefaultBatchAxes batch_axes = default_batch_axes(out.root);
   apply_profile(out.root, options.profile, main_file, in_files, diagnostics);
   apply_words(out.root, options, in_files, diagnostics);
+  drop_default_axis_names(out.root);
   split_mesh_shape(out.root, diagnostics);
   keep_batch_axis(out.root, batch_axes, diagnostics);
   Diagnostics unused;

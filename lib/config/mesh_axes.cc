@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/path.h"
 #include "config/scalars.h"
+#include "config/source.h"
 
 namespace meshtrain {
 namespace {
@@ -13,7 +14,40 @@ bool is_override(const SourceLoc& loc) {
   return loc.file != nullptr && loc.file->name == "command line";
 }
 
+// The sizes in `2x4` or [2, 4]; 0 where the text is an expression or names the axes.
+size_t count_axes(const YamlNode& shape) {
+  if (!shape.is_scalar())
+    return shape.children.size();
+  if (shape.text.empty() || shape.text.find_first_of("=$") != std::string::npos)
+    return 0;
+  return static_cast<size_t>(std::count(shape.text.begin(), shape.text.end(), 'x')) + 1;
+}
+
+// Names that a run's resolved config has by default. A checkpoint's copy has no origins: there the
+// default names count as defaults.
+bool are_default_names(const YamlNode& names) {
+  const bool is_resolved = names.loc && ends_with(names.loc.file->name, "config.resolved.yaml");
+  if (!is_resolved || !names.is_list() || names.children.empty() || names.children.size() > 2)
+    return false;
+  const std::string_view origin = noted_origin(*names.loc.file, names.loc.line);
+  return (origin.empty() || origin == "default") && names.children[0].text == "batch" &&
+         (names.children.size() == 1 || names.children[1].text == "model");
+}
+
 }  // namespace
+
+void drop_default_axis_names(YamlNode& root) {
+  YamlNode* distribution = root.find("distribution");
+  YamlNode* mesh = distribution == nullptr ? nullptr : distribution->find("device_mesh");
+  const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
+  const YamlNode* names = mesh == nullptr ? nullptr : mesh->find("axis_names");
+  if (shape == nullptr || names == nullptr || !is_override(shape->loc) ||
+      !are_default_names(*names))
+    return;
+  const size_t axes = count_axes(*shape);
+  if (axes != 0 && axes != names->children.size())
+    mesh->erase("axis_names");
+}
 
 void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics) {
   YamlNode* distribution = root.find("distribution");

@@ -8,6 +8,10 @@
 
 namespace meshtrain {
 
+// Removes the axis names of a run's config.resolved.yaml that nobody wrote, when the command line
+// gives the mesh another number of axes: the default names of that number then apply.
+void drop_default_axis_names(YamlNode& root);
+
 // `shape: data=4,model=2` names and sizes the axes at once: becomes `shape` and `axis_names`. E112
 // for what is no name and size.
 void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics);

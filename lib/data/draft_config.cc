@@ -336,6 +336,12 @@ std::string draft_config(const std::string& given, const std::string& label) {
   if (guessed.text) {
     return text_config(path, *guessed.text);
   }
+  if (starts_with(guessed.description, "tokens ")) {
+    throw ConfigError("E327", {},
+                      fmt::format("{}: no config can be drafted from it", guessed.description))
+        .help(fmt::format("begin with `meshtrain init gpt2_124m` and write `path: {}` in `data`",
+                          path));
+  }
   throw ConfigError("E327", {},
                     fmt::format("{}: no config can be drafted from it", guessed.description))
       .help("drafts are made of tables, texts, .npz, HDF5 and IDX files, and folders of images");

@@ -10,6 +10,8 @@
 #include "data/image.h"
 #include "data/image_listing.h"
 #include "data/sources.h"
+#include "data/token_file.h"
+#include "data/windows.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
@@ -117,6 +119,47 @@ void refuse_foreign_table(std::string_view beginning, const std::string& path) {
                         is_parquet ? "parquet" : "excel", path));
 }
 
+namespace {
+
+// The ids of a file of tokens: each is a row.
+class TokenRows final : public Rows {
+ public:
+  explicit TokenRows(IdsPtr ids) : ids_(std::move(ids)), shape_{ids_->size()} {}
+
+  DType dtype() const override { return DType::kInt32; }
+  const Shape& shape() const override { return shape_; }
+  Cost cost() const override { return Cost::kFile; }
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    std::vector<int32_t> run;
+    for (size_t i = 0; i < order.size(); i += run.size()) {
+      size_t count = 1;
+      while (i + count < order.size() &&
+             order[i + count] == order[i] + static_cast<int64_t>(count)) {
+        ++count;
+      }
+      run.resize(count);
+      ids_->read(order[i], run);
+      std::memcpy(to + i * sizeof(int32_t), run.data(), count * sizeof(int32_t));
+    }
+  }
+
+ private:
+  IdsPtr ids_;
+  Shape shape_;
+};
+
+// Of either byte order: token_layout() refuses the other one.
+bool begins_as_tokens(std::string_view bytes) {
+  const auto begins = [&](DType dtype) {
+    std::string magic = token_header(dtype, 0).substr(0, 4);
+    const std::string turned(magic.rbegin(), magic.rend());
+    return bytes.starts_with(magic) || bytes.starts_with(turned);
+  };
+  return begins(DType::kUInt16) || begins(DType::kUInt32);
+}
+
+}  // namespace
+
 Guessed read_guessed(const std::string& path, const Visit& visit) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -152,6 +195,11 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
   }
   if (begin.starts_with("\x89PNG") || begin.starts_with("\xff\xd8\xff")) {
     return visit_images(path, visit);
+  }
+  if (begins_as_tokens(begin)) {
+    visit_array("ids", TokenRows(ids_in_files({path}, DType::kUInt16, TokenHeader::kAuto, 0, {})),
+                visit);
+    return {"tokens " + path, {}};
   }
   if (count > 8 && begin[8] == '{') {
     const SafetensorsReader reader(path);

@@ -1,6 +1,7 @@
 #include "engine/distribution.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -98,6 +99,39 @@ void append_with_origin(const Diagnostics& found, const MeshConfig& mesh, Diagno
     if (d.code == "E204") {
       note_command_line(mesh, copy);
     }
+  }
+}
+
+bool is_of_preset(const LayoutRule& rule) {
+  const SourceLoc &key = rule.loc, &layout = rule.layout.loc;
+  return key && layout && key.file == layout.file && key.line == layout.line &&
+         key.column == layout.column;
+}
+
+// What a preset's rule fails at: the first variable's findings, and the others like it.
+struct PresetFailure {
+  Diagnostics first;
+  std::vector<std::string> more;
+};
+
+// One message for each rule of a preset.
+void append_failures(const std::map<const LayoutRule*, PresetFailure>& failures,
+                     const MeshConfig& mesh, Diagnostics& out) {
+  for (const auto& [rule, failure] : failures) {
+    Diagnostics found;
+    for (const Diagnostic& d : failure.first.list()) {
+      Diagnostic& copy = found.error(d.code, d.loc, d.message);
+      copy.label = d.label;
+      copy.notes = d.notes;
+      copy.help(fmt::format("or a rule of your own beside `preset:`, which wins: '{}': [null]",
+                            rule->key));
+      if (!failure.more.empty()) {
+        copy.note(fmt::format("{} more variable{} of this rule, such as `{}`, cannot be split",
+                              failure.more.size(), failure.more.size() == 1 ? "" : "s",
+                              failure.more.front()));
+      }
+    }
+    append_with_origin(found, mesh, out);
   }
 }
 
@@ -258,6 +292,7 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       match_layouts(map, targets, layer_paths, model_name, diagnostics);
   ResolvedLayouts out;
   std::set<const LayoutRule*> warned;
+  std::map<const LayoutRule*, PresetFailure> failures;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LayoutTarget& target = targets[i];
     Sharding sharding = Sharding::replicated(target.shape.size());
@@ -268,7 +303,14 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       Diagnostics found;
       sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
                      .value_or(sharding);
-      append_with_origin(found, mesh, diagnostics);
+      if (found.has_errors() && is_of_preset(*rules[i])) {
+        const auto [failure, is_first] = failures.try_emplace(rules[i], PresetFailure{found, {}});
+        if (!is_first) {
+          failure->second.more.push_back(target.path);
+        }
+      } else {
+        append_with_origin(found, mesh, diagnostics);
+      }
     }
     if (i < weights.size()) {
       out.weights.push_back(sharding);
@@ -278,6 +320,7 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       out.pin_rules[target.path] = rules[i];
     }
   }
+  append_failures(failures, mesh, diagnostics);
   return out;
 }
 

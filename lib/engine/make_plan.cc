@@ -265,6 +265,19 @@ std::vector<PlanSummary::Remat> remat_memory(const Config& config, int64_t batch
   return out;
 }
 
+// The share of the step's products that the model needs: MFU leaves out those that `remat` computes
+// again.
+double model_share(const Setup& setup, int64_t batch, const Compiled& compiled) {
+  const double all = planned_product_flops(compiled.graph);
+  if (setup.config().model.remat.empty() || all == 0) {
+    return 1;
+  }
+  Config plain = setup.config();
+  plain.model.remat.clear();
+  const Setup without(plain, &setup.data());
+  return planned_product_flops(without.compile(StepKind::kTrain, batch).graph) / all;
+}
+
 }  // namespace
 
 PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
@@ -303,6 +316,7 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
   report.warnings = setup.warnings();
   if (hardware != nullptr) {
     report.estimate = estimate(setup, report, compiled, used_part(*hardware));
+    report.estimate->mfu *= model_share(setup, report.batch, compiled);
   }
   return report;
 }

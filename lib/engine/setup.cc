@@ -337,7 +337,7 @@ void Setup::add_caches() {
 }
 
 Graph Setup::predict_graph(int64_t batch, bool in_order) const {
-  Graph graph = graphs_->predict(batch, in_order);
+  Graph graph = graphs_->predict(batch, {.in_order = in_order, .generating = decode_.rows > 0});
   if (decode_.gives_hidden) {
     const ValueId hidden = head_input(graph, graph.outputs[0].value);
     if (hidden == kNone) {

@@ -20,7 +20,8 @@ namespace meshtrain {
 enum class StepKind { kTrain, kAccumulate, kTest, kPredict, kDecode };
 std::string_view step_kind_name(StepKind kind);  // "train"
 
-// What kDecode computes (passes/incremental.h).
+// What kDecode computes (passes/incremental.h). With `rows`, kPredict generates text, too
+// (CallContext::generating).
 struct DecodeOptions {
   int64_t rows = 0;                                           // sequences at once; 0: none
   std::vector<SequenceInput> inputs = {SequenceInput::kIds};  // of the model

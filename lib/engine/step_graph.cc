@@ -147,7 +147,7 @@ void StepGraphs::add_slot_variables(size_t weight) {
 }
 
 void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool training,
-                         bool in_order) const {
+                         PredictOptions options) const {
   Builder& builder = frame.builder;
   frame.graph.variables = variables_;
   // About what a layer with its gradients and a variable with its update become.
@@ -186,9 +186,10 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
   const auto pinned = [&](const std::string& key, ValueId value) {
     return pins_.contains(key) ? builder.pin(value, key) : value;
   };
-  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.step,
-                                   config_.seed.value, pinned, &frame.penalties, &frame.moved,
-                                   &frame.masks, in_order ? 1 : config_.data.head_tail.value);
+  frame.predictions =
+      model_.apply(builder, inputs, frame.parameters, training, frame.step, config_.seed.value,
+                   pinned, &frame.penalties, &frame.moved, &frame.masks,
+                   options.in_order ? 1 : config_.data.head_tail.value, options.generating);
   for (size_t o = 0; with_targets && o < frame.predictions.size(); ++o) {
     ValueId& prediction = frame.predictions[o];
     if (dtype_size(builder.dtype(prediction)) == 2) {  // losses and metrics are in float32
@@ -314,9 +315,9 @@ Graph StepGraphs::test(int64_t batch) const {
   return std::move(frame.graph);
 }
 
-Graph StepGraphs::predict(int64_t batch, bool in_order) const {
+Graph StepGraphs::predict(int64_t batch, PredictOptions options) const {
   Frame frame;
-  forward(frame, batch, false, false, in_order);
+  forward(frame, batch, false, false, options);
   for (size_t o = 0; o < frame.predictions.size(); ++o) {
     frame.builder.output(fmt::format("output:{}", o), frame.predictions[o]);
   }

@@ -70,13 +70,17 @@ class StepGraphs {
   // Outputs: "loss". With `apply_now` = false, gradients are accumulated and weights do not change.
   Graph train(int64_t batch, bool apply_now) const;
   Graph test(int64_t batch) const;  // outputs: "loss"; nothing when there are no targets
-  // Outputs: "output:0", ... `in_order`: of steps in their order, whatever data.head_tail says.
-  Graph predict(int64_t batch, bool in_order = false) const;
+  // `in_order`: of steps in their order, whatever data.head_tail says. `generating`: CallContext.
+  struct PredictOptions {
+    bool in_order = false, generating = false;
+  };
+  // Outputs: "output:0", ...
+  Graph predict(int64_t batch, PredictOptions options = {false, false}) const;
 
  private:
   struct Frame;  // a graph being built
   void forward(Frame& frame, int64_t batch, bool with_targets, bool training,
-               bool in_order = false) const;
+               PredictOptions options = {false, false}) const;
   void mix(Frame& frame, std::vector<ValueId>& inputs) const;
   void add_losses(Frame& frame) const;
   void add_penalties(Frame& frame) const;

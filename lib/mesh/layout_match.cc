@@ -42,10 +42,11 @@ void add_indivisible(const TensorLayout& layout, size_t d, std::string_view path
   const int64_t below = size / count * count;
   const std::string other_sizes =
       below == 0 ? fmt::format("{}", count) : fmt::format("{} or {}", below, below + count);
+  const bool is_written = axis_loc(layout, d, 0).column != layout.loc.column;  // by no preset
   problem.help(fits.empty()
-                   ? fmt::format("no mesh size above 1 fits {}; write null here, or make the "
-                                 "dimension {}",
-                                 size, other_sizes)
+                   ? fmt::format("no mesh size above 1 fits {}; {}make the dimension {}", size,
+                                 is_written || !layout.loc ? "write null here, or " : "",
+                                 other_sizes)
                    : fmt::format("mesh sizes that fit: 1, {}; or make the dimension {}",
                                  join(fits, ", "), other_sizes));
   std::vector<std::string> sizes;

@@ -351,7 +351,8 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
                                   int64_t seed,
                                   const std::function<ValueId(const std::string&, ValueId)>& pinned,
                                   std::vector<ValueId>* penalties, std::vector<ValueId>* updates,
-                                  std::vector<ValueId>* masks, int64_t head_tail) const {
+                                  std::vector<ValueId>* masks, int64_t head_tail,
+                                  bool generating) const {
   MESHTRAIN_CHECK(inputs.size() == inputs_.size(), "{} inputs for {}", inputs.size(),
                   inputs_.size());
   MESHTRAIN_CHECK(parameters.size() == weights_.size(), "{} parameters for {}", parameters.size(),
@@ -372,6 +373,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     const Builder::Scope scope = builder.scope(layer.name);
     CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}, {}, {}};
     context.head_tail = head_tail;
+    context.generating = generating;
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];

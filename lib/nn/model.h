@@ -80,6 +80,8 @@ struct CallContext {
   std::function<ValueId(std::string_view key, ValueId value)> pin;
   // Above 1: steps come in the head-tail order of so many shards (base/head_tail.h).
   int64_t head_tail = 1;
+  // Text is generated: an output must not depend on how many steps the graph has.
+  bool generating = false;
 };
 
 // A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
@@ -178,14 +180,15 @@ class Model {
   // outputs. `penalties`, when given, receives the scalars that regularizers and layers add to the
   // loss; `updates`, beside weights(), the values that layers
   // give their moving averages in a training step, kNone elsewhere; `masks` those of the outputs.
-  // `head_tail`: CallContext.
+  // `head_tail`, `generating`: CallContext.
   std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
                              std::span<const ValueId> parameters, bool training, ValueId step,
                              int64_t seed,
                              const std::function<ValueId(const std::string&, ValueId)>& pinned,
                              std::vector<ValueId>* penalties = nullptr,
                              std::vector<ValueId>* updates = nullptr,
-                             std::vector<ValueId>* masks = nullptr, int64_t head_tail = 1) const;
+                             std::vector<ValueId>* masks = nullptr, int64_t head_tail = 1,
+                             bool generating = false) const;
 
  private:
   std::string name_;

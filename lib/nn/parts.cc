@@ -71,6 +71,7 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
                   context.add_loss,
                   {}};
   own.head_tail = context.head_tail;
+  own.generating = context.generating;
   own.weight = [&](int index) {
     const ValueId value = context.weight(part.first_weight + index);
     return layer.casts_weights() && is_floating(b.dtype(value)) ? b.cast(value, layer.dtype)

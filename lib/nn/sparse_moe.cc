@@ -5,7 +5,8 @@
 // Letters: b batch, t steps, e features, n experts, k those chosen, c places, f intermediate_dim.
 // Without capacity_factor every expert computes every step, and the router's weights, 0 for experts
 // that were not chosen, scale what it adds. With it an expert has c places for each sample, which
-// the first steps that chose it take; einsums with 0 and 1 bring steps there and back.
+// the first steps that chose it take; einsums with 0 and 1 bring steps there and back. While text
+// is generated, capacity_factor is left out: all steps go to their experts.
 //
 // Where experts are split over axes that also split the batch, steps move between devices. The pins
 // of expert_pins() say where: before the experts the batch is split, within them the experts are.
@@ -52,14 +53,17 @@ class SparseMoE final : public ConfiguredLayer {
     Builder& b = context.builder;
     const bool is_flat = b.shape(inputs[0]).size() == 2;
     const ValueId x = with_jitter(context, is_flat ? b.expand_dims(inputs[0], 1) : inputs[0]);
-    check_order(context);
+    const bool is_dispatched = has_capacity() && !context.generating;
+    if (is_dispatched) {
+      check_order(context);
+    }
     const ValueId mask = context.masks.empty() ? kNone : context.masks[0];
     const Routing routing = route(context, x);
     if (context.training && config_.number("router_aux_loss_coef") != 0) {
       context.add_loss(balance_loss(context, routing, mask));
     }
-    const ValueId y = has_capacity() ? call_dispatched(context, x, routing, mask)
-                                     : call_dense(context, x, routing);
+    const ValueId y = is_dispatched ? call_dispatched(context, x, routing, mask)
+                                    : call_dense(context, x, routing);
     return is_flat ? b.squeeze(y, 1) : y;
   }
 
@@ -67,8 +71,13 @@ class SparseMoE final : public ConfiguredLayer {
     if (!has_capacity()) {
       return {{kWeights, 3, 0}, {kHidden, 4, 0, 2}};
     }
-    return {{kWeights, 3, 0},   {kPlaces, 4, 0},     {kSent, 4, 1, kNone, true},
-            {kInputs, 4, 1, 0}, {kOutputs, 4, 1, 0}, {kReturned, 4, 1, kNone, true}};
+    return {{kWeights, 3, 0},
+            {kHidden, 4, 0, 2},  // kHidden: while text is generated
+            {kPlaces, 4, 0},
+            {kSent, 4, 1, kNone, true},
+            {kInputs, 4, 1, 0},
+            {kOutputs, 4, 1, 0},
+            {kReturned, 4, 1, kNone, true}};
   }
 
  private:
@@ -142,7 +151,7 @@ class SparseMoE final : public ConfiguredLayer {
 
   void check_order(const CallContext& context) const {
     Diagnostics diagnostics;
-    if (has_capacity() && context.head_tail > 1) {
+    if (context.head_tail > 1) {
       argument_error(diagnostics, "capacity_factor",
                      fmt::format("gives the places of an expert to the first steps, and "
                                  "`data.head_tail: {}` changes the order of steps",

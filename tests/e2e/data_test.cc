@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -302,6 +303,19 @@ TEST_CASE("data inspect: files and folders by what is in them") {
   CHECK(table["samples"] == 2);
   CHECK(table["table"]["columns"][1]["name"] == "b");
   CHECK(table["table"]["columns"][1]["max"] == 4.5);
+  std::string tokens(1024, '\0');  // llm.c's header
+  const int32_t header[] = {20240520, 1, 3};
+  std::memcpy(tokens.data(), header, sizeof(header));
+  folder.write("tokens.bin", tokens + std::string("\x05\0\x09\0\x02\x01", 6));
+  const auto ids = inspect("tokens.bin");
+  CHECK(ids["source"] == "tokens tokens.bin");
+  CHECK(ids["samples"] == 3);
+  CHECK(ids["arrays"][0]["name"] == "ids");
+  CHECK(ids["arrays"][0]["min"] == 5);
+  CHECK(ids["arrays"][0]["max"] == 258);
+  const Result drafted = meshtrain({"init", "--from", "tokens.bin"}, folder.path());
+  CHECK(drafted.err.find("error[E327]: tokens ") == 0);
+  CHECK(drafted.err.find("help: begin with `meshtrain init gpt2_124m`") != std::string::npos);
   folder.write("noise", std::string("\x01\x02\x03", 3));
   const Result unknown = meshtrain({"data", "inspect", "noise"}, folder.path());
   CHECK(unknown.exit_code == 3);

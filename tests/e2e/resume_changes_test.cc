@@ -250,6 +250,36 @@ TEST_CASE("slots of another model are not taken with its weights") {
   CHECK_MESSAGE(taken.exit_code == 0, taken.err);
 }
 
+TEST_CASE("a run of a mesh without written names goes to a mesh of other axes") {
+  const ExampleFolder folder;
+  folder.write("plain.yaml", R"(
+data: {train: {source: random, samples: 16, shape: [6], labels: [2]}}
+model: {layers: [Input: {shape: [6]}, Dense: {name: d, units: 2}]}
+compile: {loss: mse}
+fit: {batch_size: 8, epochs: 1}
+evaluate: {"on": train, batch_size: 8}
+)");
+  REQUIRE(meshtrain({"train", "plain.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
+  const auto succeeds = [&](const std::vector<std::string>& words) {
+    const Result result = meshtrain(words, folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+  };
+  succeeds({"resume", "run", "fit.epochs=2", "--mesh", "2x2", "-q"});
+  succeeds(
+      {"resume", "run", "fit.epochs=3", "--mesh", "4", "-q"});  // names of 2x2 are defaults too
+  succeeds({"evaluate", "run", "--mesh", "2x2", "-q"});
+  succeeds({"evaluate", "run/checkpoints/000002", "--mesh", "2x2", "-q"});
+  const Result unnamed = meshtrain({"resume", "run", "--mesh", "1x2x2"}, folder.path());
+  CHECK(unnamed.err.find("error[E112]: a mesh of 3 axes needs `axis_names`") == 0);
+  CHECK(unnamed.err.find("name the axes: --mesh data=1,fsdp=2,model=2") != std::string::npos);
+  REQUIRE(meshtrain({"train", "plain.yaml", "-o", "named", "-q", "--mesh", "dp=2"}, folder.path())
+              .exit_code == 0);
+  const Result named = meshtrain({"resume", "named", "--mesh", "2x2"}, folder.path());
+  CHECK(named.err.find("error[E113]: `axis_names` has 1 name for a mesh of 2 axes") == 0);
+  CHECK(named.err.find("name the axes: --mesh dp=2,data=2, or "
+                       "distribution.device_mesh.axis_names=[dp,data]") != std::string::npos);
+}
+
 TEST_CASE("a run resumes from a checkpoint of format 1 on another mesh") {
   const TemporaryFolder folder;
   const Result result = meshtrain({"resume", MESHTRAIN_SOURCE_DIR "/tests/golden/checkpoint/000012",

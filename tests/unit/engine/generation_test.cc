@@ -143,11 +143,12 @@ namespace {
 
 constexpr int64_t kWindow = 10, kNumIds = 7;
 
-std::string yaml_of(const std::string& layers, const std::string& mesh) {
+std::string yaml_of(const std::string& layers, const std::string& mesh,
+                    const std::string& layout = "{}") {
   return R"(
 dtype_policy: float64
 distribution: {device_mesh: {shape: )" +
-         mesh + R"(, axis_names: [data]}}
+         mesh + R"(, axis_names: [data]}, layout_map: )" + layout + R"(}
 model:
   layers:
     - Input: {shape: [10], dtype: int32}
@@ -173,8 +174,8 @@ constexpr const char* kOneOutput = R"(
 
 struct Texts {
   Texts(const std::string& layers, int64_t rows, const std::string& mesh = "[1]",
-        bool reorders = false)
-      : config(config_from(yaml_of(layers, mesh))), num_rows(rows) {
+        bool reorders = false, const std::string& layout = "{}")
+      : config(config_from(yaml_of(layers, mesh, layout))), num_rows(rows) {
     DataSpec spec;
     spec.inputs = {{{kWindow}, DType::kInt32}};
     spec.targets = Setup(config, nullptr).data().targets;
@@ -250,6 +251,36 @@ TEST_CASE("texts are those of forward passes over all of each text") {
               texts.expected(rows[row].prompt, request, rows[row].sample, rows[row].most_ids));
         CHECK(!made[row].has_stopped);
       }
+    }
+  }
+}
+
+TEST_CASE("text is generated without the capacities of experts, on every mesh") {
+  const auto layers = [](const std::string& capacity) {
+    return R"(
+    - MultiHeadAttention: {num_heads: 2, key_dim: 4, call: {use_causal_mask: true}}
+    - SparseMoE: {num_experts: 4, intermediate_dim: 12, kernel_initializer: {RandomNormal: {stddev: 0.5}})" +
+           capacity + R"(}
+    - Dense: {units: 7, kernel_initializer: {RandomNormal: {stddev: 1.0}}}
+)";
+  };
+  const std::vector<GenerationRow> rows = {
+      {{1}, 0, 14}, {{1, 2, 3}, 1, 5}, {{4, 4, 4, 4, 4}, 0, 1}, {kLong, 2, 3}};
+  const GenerationRequest request = request_of("random");
+  const auto made = [&](Texts texts) {
+    CHECK(texts.generation->least_prompt() == 1);
+    CHECK(texts.generation->window_reason(1) == "");
+    std::vector<std::vector<int32_t>> out;
+    for (const Generated& text : texts.generation->run(rows, request))
+      out.push_back(text.ids);
+    return out;
+  };
+  const auto expected = made(Texts(layers(""), 4));
+  for (const char* mesh : {"[1]", "[2]", "[4]"}) {
+    for (const char* layout : {"{}", "expert"}) {
+      CAPTURE(mesh);
+      CAPTURE(layout);
+      CHECK(made(Texts(layers(", capacity_factor: 0.5"), 4, mesh, false, layout)) == expected);
     }
   }
 }

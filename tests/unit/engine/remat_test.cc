@@ -284,6 +284,72 @@ TEST_CASE("layout presets are the rules that one writes by hand") {
   CHECK(rules_of(layers, "layout_map: {out/kernel: [tp, null], preset: megatron}") == expected);
 }
 
+TEST_CASE("presets replicate heads of keys that the axis does not divide, and own rules win") {
+  const auto rules_of = [](const std::string& map, const std::string& mesh) {
+    const Config config = config_from("distribution: {device_mesh: {shape: " + mesh +
+                                      ", axis_names: [data, tp]}, layout_map: " + map + R"(}
+model:
+  layers:
+    - Input: {shape: [6, 8]}
+    - Repeat: {times: 2, name: "layer_{i}", layers: [
+        {GroupQueryAttention: {name: a, head_dim: 4, num_query_heads: 4, num_key_value_heads: 2,
+          use_bias: false}}]}
+    - Dense: {name: out, units: 1}
+compile: {loss: mse}
+)");
+    const Setup setup(config, nullptr);  // every rule matches, and none meets another
+    std::vector<std::string> rules;
+    for (const LayoutRule& rule : config.distribution.layout_map)
+      rules.push_back(rule.key + " " + rule.layout.to_string());
+    return rules;
+  };
+  using Rules = std::vector<std::string>;
+  const std::string output = R"(layer_\d+/a/attention_output/kernel [tp, null, null])";
+  CHECK(rules_of("megatron", "[1, 2]") ==
+        Rules{R"(layer_\d+/a/(query|key|value)/kernel [null, tp, null])", output});
+  CHECK(rules_of("megatron", "[1, 4]") ==
+        Rules{R"(layer_\d+/a/query/kernel [null, tp, null])",
+              R"(layer_\d+/a/(key|value)/kernel [null, null, null])", output});
+  CHECK(rules_of("{preset: megatron, '.*/a/(key|value)/kernel': [null, null, null]}", "[1, 2]") ==
+        Rules{".*/a/(key|value)/kernel [null, null, null]",
+              R"((?!(?:.*/a/(key|value)/kernel)$)layer_\d+/a/(query|key|value)/kernel )"
+              "[null, tp, null]",
+              output});
+  CHECK(rules_of("{preset: megatron, '.*/kernel': [null]}", "[1, 2]") == Rules{".*/kernel [null]"});
+}
+
+TEST_CASE("a preset splits a decoder's cross attention only where there is an encoder") {
+  const auto splits_cross = [](const std::string& inputs, const std::string& others = "") {
+    const Config config = config_from(
+        R"(
+distribution: {device_mesh: {shape: [1, 2], axis_names: [data, model]}, layout_map: megatron}
+model:
+  layers:
+    - Input: {name: i, shape: [6], dtype: int32}
+    - Embedding: {name: e, input_dim: 9, output_dim: 8, inputs: i}
+)" + others +
+        R"(    - TransformerDecoder: {name: d, intermediate_dim: 16, num_heads: 2, inputs: )" +
+        inputs + R"(}
+    - Dense: {name: out, units: 1, inputs: d}
+compile: {loss: mse}
+)");
+    const Setup setup(config, nullptr);  // every rule matches
+    const auto& rules = config.distribution.layout_map;
+    return std::any_of(rules.begin(), rules.end(), [](const LayoutRule& rule) {
+      return rule.key == "d/cross_attention/(query|key|value)/kernel";
+    });
+  };
+  const std::string mask = "    - Input: {name: m, shape: [6], dtype: bool}\n";
+  const std::string encoder = "    - Input: {name: s, shape: [4, 8]}\n";
+  CHECK_FALSE(splits_cross("e"));
+  CHECK_FALSE(splits_cross("[e]"));
+  CHECK_FALSE(splits_cross("{decoder_sequence: e, decoder_padding_mask: m}", mask));
+  CHECK(splits_cross("[e, s]", encoder));
+  CHECK(splits_cross("{decoder_sequence: e, encoder_sequence: s}", encoder));
+  CHECK(splits_cross("{decoder_sequence: e, encoder_sequence: s, decoder_padding_mask: m}",
+                     mask + encoder));
+}
+
 TEST_CASE("collectives of a model of two layers under each preset") {
   const auto counts = [](const std::string& preset, const std::string& mesh) {
     const Config config = config_from(remat_yaml(kGptBlocks, "none",

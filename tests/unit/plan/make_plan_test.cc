@@ -126,6 +126,19 @@ TEST_CASE("a plan's MFU counts products alone") {
                         plan.estimate->hardware.peak[static_cast<size_t>(MatmulType::kTf32)]));
 }
 
+TEST_CASE("a plan's MFU leaves out what remat computes again") {
+  const auto mfu_seconds = [](const std::string& remat) {
+    std::string model = kModel;
+    model.insert(model.find("    - Dense: {units: 10}"),
+                 "    - Repeat: {times: 2, name: 'r_{i}', remat: " + remat + R"(, layers: [
+        {Dense: {name: up, units: 512, activation: gelu}}, {Dense: {name: down, units: 256}}]}
+)");
+    const PlanSummary plan = plan_on(1, "zero: 0", h100(), model);
+    return plan.estimate->mfu * plan.estimate->step;
+  };
+  CHECK(mfu_seconds("block") == doctest::Approx(mfu_seconds("none")));
+}
+
 TEST_CASE("the plan's text has whole characters") {
   for (const char* more : {"", "x", "xx"}) {
     std::string name = more;
