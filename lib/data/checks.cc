@@ -42,12 +42,6 @@ class CheckedRows final : public Rows {
   Check check_;
 };
 
-bool is_checked_ahead(const Rows& rows) {
-  return rows.tensor() != nullptr || (rows.cost() != Rows::Cost::kComputed &&
-                                      static_cast<int64_t>(rows.row_bytes()) <=
-                                          kCheckedAhead / std::max<int64_t>(1, rows.size()));
-}
-
 // The numbers that are wrong so far: of the first one its sample and value, and the largest.
 struct WrongNumbers {
   int64_t count = 0;
@@ -164,6 +158,12 @@ int64_t first_with_exponent(const Bits* values, int64_t count, Bits exponent) {
 }
 
 }  // namespace
+
+bool is_checked_ahead(const Rows& rows) {
+  return rows.tensor() != nullptr || (rows.cost() != Rows::Cost::kComputed &&
+                                      static_cast<int64_t>(rows.row_bytes()) <=
+                                          kCheckedAhead / std::max<int64_t>(1, rows.size()));
+}
 
 int64_t first_nonfinite(const HostTensor& tensor) {
   switch (tensor.dtype()) {

@@ -16,6 +16,9 @@ namespace meshtrain {
 
 constexpr int64_t kCheckedAhead = int64_t{4} << 30;
 
+// Returns whether the checks below read all of `rows` at once.
+bool is_checked_ahead(const Rows& rows);
+
 struct LabelRange {
   int64_t num_classes = 0;
   std::optional<int64_t> ignored = {};  // no class, but allowed

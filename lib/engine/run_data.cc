@@ -7,6 +7,7 @@
 #include "config/source_like.h"
 #include "data/dataset_spec.h"
 #include "data/learned.h"
+#include "data/read_all.h"
 #include "engine/class_names.h"
 #include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
@@ -414,11 +415,24 @@ RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics)
     return data_beginnings(config, diagnostics);
   }
   RunData loaded;
-  collect(diagnostics, [&] { loaded = load_run_data(config, true, evaluated_part(config)); });
+  Config uncached = config;
+  if (data.cache.value.empty()) {
+    uncached.data.cache.value = "none";  // every row is read once
+  }
+  collect(diagnostics,
+          [&] { loaded = load_run_data(scan ? uncached : config, true, evaluated_part(config)); });
   if (loaded.train) {
     collect(diagnostics, [&] { check_batches(config, *loaded.train); });
   }
   return loaded;
+}
+
+void read_all_data(const RunData& data, Diagnostics& diagnostics) {
+  for (const std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+    if (part->has_value()) {
+      diagnostics.append(read_all_rows(**part));
+    }
+  }
 }
 
 void check_input_ids(const Setup& setup, Dataset& dataset) {
