@@ -113,6 +113,18 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   throw problem;
 }
 
+[[noreturn]] void refuse_yes_no(const WrongNumbers& wrong, const std::string& loss,
+                                const std::string& name, const SourceLoc& loc) {
+  ConfigError problem("E312", loc,
+                      fmt::format("`{}`: sample {} has the label {}; `{}` takes labels from 0 to 1",
+                                  name, wrong.sample, format_shortest(wrong.first), loss));
+  if (wrong.count > 1) {
+    problem.note(fmt::format("{} more labels are outside", format_thousands(wrong.count - 1)));
+  }
+  problem.help("write the two classes as 0 and 1; `categorical` of a csv numbers them so");
+  throw problem;
+}
+
 [[noreturn]] void refuse_ids(const WrongNumbers& wrong, int64_t num_rows, const std::string& layer,
                              const std::string& name, const SourceLoc& loc) {
   ConfigError problem("E314", loc,
@@ -192,6 +204,13 @@ RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::st
   return check_numbers(std::move(labels), is_right, [=](const WrongNumbers& wrong) {
     refuse_labels(wrong, range.num_classes, name, loc);
   });
+}
+
+RowsPtr check_yes_no_range(RowsPtr labels, const std::string& loss, const std::string& name,
+                           const SourceLoc& loc) {
+  const auto is_right = [](double label) { return !(label < 0 || label > 1); };
+  return check_numbers(std::move(labels), is_right,
+                       [=](const WrongNumbers& wrong) { refuse_yes_no(wrong, loss, name, loc); });
 }
 
 RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,

@@ -28,6 +28,11 @@ struct LabelRange {
 RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc);
 
+// Labels outside [0, 1], which `loss` requires: ConfigError E312 for the first one, with the number
+// of all such. NaN is left to check_finite().
+RowsPtr check_yes_no_range(RowsPtr labels, const std::string& loss, const std::string& name,
+                           const SourceLoc& loc);
+
 // Ids that are no row of `layer`, an Embedding, which cuts fractions off: ConfigError E314 for the
 // first one, with the number of all such.
 RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,

@@ -149,6 +149,15 @@ ConfigObject without_decoding(ConfigObject source) {
   return source;
 }
 
+bool takes_yes_no(const ConfigObject& loss) {
+  return loss.class_name == "BinaryCrossentropy" || loss.class_name == "BinaryFocalCrossentropy";
+}
+
+// Larger targets may be samples of their own, as an autoencoder has them.
+bool has_one_number(const Rows& targets) {
+  return targets.row_bytes() == dtype_size(targets.dtype());
+}
+
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
@@ -160,6 +169,8 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
     const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
     if (loss_takes_class_ids(loss)) {
       check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
+    } else if (takes_yes_no(loss) && has_one_number(*dataset.targets[i].rows)) {
+      check_yes_no(dataset, i, loss.class_name);
     }
   }
 }

@@ -61,7 +61,8 @@ void order_arrays(const ModelConfig& model, Dataset& dataset);
 void check_input_ids(const Setup& setup, Dataset& dataset);
 
 // The same for all data of a run. Where a loss takes class ids, every id must also be one that the
-// model can predict (E312). Throws ConfigError.
+// model can predict (E312). Labels of binary crossentropy, one number
+// per sample, must be in [0, 1] (E312). Throws ConfigError.
 void check_run_ids(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain
