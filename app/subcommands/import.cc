@@ -53,7 +53,9 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
     return {};
   }
   return fitting_weights(named_by_path(std::move(*source.weights), imported.groups, model),
-                         wanted_weights(model), source.path, {});
+                         wanted_weights(model), source.weights_path, {}, nullptr,
+                         "model and weights must be of one network: save both anew, "
+                         "model.to_json() and model.save_weights()");
 }
 
 void make_folder(const std::string& folder) {

@@ -110,9 +110,10 @@ void check_initial_weights(const Config& config, const Model& model, Diagnostics
 Diagnostics problems_of(const ConfigWords& words, bool scan) {
   Diagnostics found;
   const LoadOptions options = words.load(true);
+  RunData data;
   try {
     const Config config = load_config(options);
-    RunData data = run_data_spec(config, scan, found);
+    data = run_data_spec(config, scan, found);
     const bool is_known = data.train && !found.has_errors();
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
     const Setup setup(config, is_known ? &spec : nullptr);
@@ -127,6 +128,9 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
   } catch (const ConfigError& error) {
     found.append(error.diagnostics());
     add_layout_problems(options, found);
+  }
+  if (scan) {
+    read_all_data(data, found);
   }
   return found;
 }

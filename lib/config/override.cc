@@ -59,7 +59,8 @@ bool is_object_kind(const Spec* spec) {
 
 bool has_parts(const Spec& spec) {
   return is_list_kind(&spec) || is_object_kind(&spec) || spec.kind == ValueKind::kSection ||
-         spec.kind == ValueKind::kMap || spec.kind == ValueKind::kAny;
+         spec.kind == ValueKind::kMap || spec.kind == ValueKind::kNames ||
+         spec.kind == ValueKind::kAny;
 }
 
 // Walks down to the place of an override, making what is missing on the way.
@@ -146,6 +147,13 @@ class Applier {
         element.kind = spec.element;
         return at_child(node, element, i);
       }
+      case ValueKind::kNames:
+        if (node.is_map() || node.is_null()) {
+          Spec entry = spec;
+          entry.kind = spec.allows_nested ? ValueKind::kTextList : ValueKind::kText;
+          return at_child(node, entry, i);
+        }
+        break;
       case ValueKind::kAny:
         return in_anything(node, i);
       default:

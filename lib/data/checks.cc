@@ -42,12 +42,6 @@ class CheckedRows final : public Rows {
   Check check_;
 };
 
-bool is_checked_ahead(const Rows& rows) {
-  return rows.tensor() != nullptr || (rows.cost() != Rows::Cost::kComputed &&
-                                      static_cast<int64_t>(rows.row_bytes()) <=
-                                          kCheckedAhead / std::max<int64_t>(1, rows.size()));
-}
-
 // The numbers that are wrong so far: of the first one its sample and value, and the largest.
 struct WrongNumbers {
   int64_t count = 0;
@@ -119,6 +113,18 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   throw problem;
 }
 
+[[noreturn]] void refuse_yes_no(const WrongNumbers& wrong, const std::string& loss,
+                                const std::string& name, const SourceLoc& loc) {
+  ConfigError problem("E312", loc,
+                      fmt::format("`{}`: sample {} has the label {}; `{}` takes labels from 0 to 1",
+                                  name, wrong.sample, format_shortest(wrong.first), loss));
+  if (wrong.count > 1) {
+    problem.note(fmt::format("{} more labels are outside", format_thousands(wrong.count - 1)));
+  }
+  problem.help("write the two classes as 0 and 1; `categorical` of a csv numbers them so");
+  throw problem;
+}
+
 [[noreturn]] void refuse_ids(const WrongNumbers& wrong, int64_t num_rows, const std::string& layer,
                              const std::string& name, const SourceLoc& loc) {
   ConfigError problem("E314", loc,
@@ -165,6 +171,12 @@ int64_t first_with_exponent(const Bits* values, int64_t count, Bits exponent) {
 
 }  // namespace
 
+bool is_checked_ahead(const Rows& rows) {
+  return rows.tensor() != nullptr || (rows.cost() != Rows::Cost::kComputed &&
+                                      static_cast<int64_t>(rows.row_bytes()) <=
+                                          kCheckedAhead / std::max<int64_t>(1, rows.size()));
+}
+
 int64_t first_nonfinite(const HostTensor& tensor) {
   switch (tensor.dtype()) {
     case DType::kFloat16:
@@ -192,6 +204,13 @@ RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::st
   return check_numbers(std::move(labels), is_right, [=](const WrongNumbers& wrong) {
     refuse_labels(wrong, range.num_classes, name, loc);
   });
+}
+
+RowsPtr check_yes_no_range(RowsPtr labels, const std::string& loss, const std::string& name,
+                           const SourceLoc& loc) {
+  const auto is_right = [](double label) { return !(label < 0 || label > 1); };
+  return check_numbers(std::move(labels), is_right,
+                       [=](const WrongNumbers& wrong) { refuse_yes_no(wrong, loss, name, loc); });
 }
 
 RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,

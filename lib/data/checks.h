@@ -16,6 +16,9 @@ namespace meshtrain {
 
 constexpr int64_t kCheckedAhead = int64_t{4} << 30;
 
+// Returns whether the checks below read all of `rows` at once.
+bool is_checked_ahead(const Rows& rows);
+
 struct LabelRange {
   int64_t num_classes = 0;
   std::optional<int64_t> ignored = {};  // no class, but allowed
@@ -24,6 +27,11 @@ struct LabelRange {
 // Labels that are no class: ConfigError E312 for the first one, with the number of all such.
 RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc);
+
+// Labels outside [0, 1], which `loss` requires: ConfigError E312 for the first one, with the number
+// of all such. NaN is left to check_finite().
+RowsPtr check_yes_no_range(RowsPtr labels, const std::string& loss, const std::string& name,
+                           const SourceLoc& loc);
 
 // Ids that are no row of `layer`, an Embedding, which cuts fractions off: ConfigError E314 for the
 // first one, with the number of all such.

@@ -8,6 +8,7 @@
 #include "data/csv_columns.h"
 #include "data/csv_table.h"
 #include "data/guess_source.h"
+#include "data/gunzip.h"
 #include "data/learned.h"
 #include "data/packed_text.h"
 #include "data/source_files.h"
@@ -127,12 +128,9 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
     file.read_at(0, reinterpret_cast<std::byte*>(beginning),
                  std::min<uint64_t>(file.size(), sizeof(beginning)));
     refuse_foreign_table({beginning, sizeof(beginning)}, path);
-    uint64_t offset = 0;
+    GunzipBytes bytes(file, "E310");
     CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
-      count = std::min<uint64_t>(count, file.size() - offset);
-      file.read_at(offset, reinterpret_cast<std::byte*>(to), count);
-      offset += count;
-      return count;
+      return bytes.read(reinterpret_cast<std::byte*>(to), count);
     });
     reader.read(records);
   }

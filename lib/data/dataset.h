@@ -105,6 +105,9 @@ std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double spli
 void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
                   std::optional<int64_t> ignored = {});
 
+// Checks that every label of the target is in [0, 1], as `loss` requires: E312 names the sample.
+void check_yes_no(Dataset& dataset, size_t target, const std::string& loss);
+
 // Checks that every id of the input is a row of `layer`, an Embedding: E314 names the sample. Large
 // inputs are checked when they are read.
 void check_ids(Dataset& dataset, size_t input, int64_t num_rows, const std::string& layer);

@@ -105,19 +105,32 @@ struct ArraysDraft {
   RowsPtr x, y;        // y: null for an autoencoder
 };
 
-bool has_classes(const RowsPtr& labels) {
+// The number of samples of the largest class; nothing for labels that are no classes.
+std::optional<int64_t> largest_class_of(const RowsPtr& labels) {
   if (labels == nullptr || labels->row_bytes() != dtype_size(labels->dtype())) {
-    return false;
+    return std::nullopt;
   }
   bool are_classes = true;
+  std::vector<int64_t> counts(1000);
   labels->for_each_block([&](int64_t, const HostTensor& block) {
-    for (int64_t i = 0; i < block.size(); ++i) {
+    for (int64_t i = 0; i < block.size() && are_classes; ++i) {
       const double label = block.at(i);
-      are_classes =
-          are_classes && label >= 0 && label < 1000 && label == static_cast<int64_t>(label);
+      are_classes = label >= 0 && label < 1000 && label == static_cast<int64_t>(label);
+      if (are_classes) {
+        ++counts[static_cast<size_t>(label)];
+      }
     }
   });
-  return are_classes && (!is_floating(labels->dtype()) || labels->size() > 0);
+  if (!are_classes || (is_floating(labels->dtype()) && labels->size() == 0)) {
+    return std::nullopt;
+  }
+  return *std::max_element(counts.begin(), counts.end());
+}
+
+HostTensor ids_of(const std::vector<int32_t>& labels) {
+  HostTensor ids(DType::kInt32, {static_cast<int64_t>(labels.size())});
+  std::copy(labels.begin(), labels.end(), ids.data<int32_t>());
+  return ids;
 }
 
 std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
@@ -125,7 +138,8 @@ std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
   const bool is_bytes = draft.x->dtype() == DType::kUInt8;
   const bool is_image = (sample.size() == 3 || (sample.size() == 2 && is_bytes)) &&
                         sample[0] >= kLeastImage && sample[1] >= kLeastImage;
-  const bool are_classes = has_classes(draft.y);
+  const std::optional<int64_t> largest_class = largest_class_of(draft.y);
+  const bool are_classes = largest_class.has_value();
   std::optional<Shape> label;
   if (draft.y != nullptr) {
     label = Shape(draft.y->shape().begin() + 1, draft.y->shape().end());
@@ -134,11 +148,10 @@ std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
       path,
       fmt::format("{} samples of {}", format_thousands(draft.x->size()), shape_string(sample)));
   out += "\ndata:\n  train:\n" + draft.source;
-  out += fmt::format("  split: {{validation: 0.2, seed: 1{}}}\n",
-                     are_classes ? ", stratify: label" : "");
-  out += rescaling(is_bytes);
+  const std::string split = draft_split(draft.x->size(), largest_class.value_or(0));
+  out += split + rescaling(is_bytes);
   out += array_model(sample, is_image, is_bytes, head_of(label, are_classes, sample), !label);
-  return out + draft_fit(draft.x->size(), 5);
+  return out + draft_fit(draft.x->size(), 5, !split.empty());
 }
 
 // An archive of named arrays.
@@ -243,13 +256,16 @@ std::string folder_config(const std::string& path) {
       "\ndata:\n  train:\n    source: image_folder\n    directory: {}\n"
       "    image_size: [{}, {}]  # others are made so\n    color_mode: {}\n",
       yaml_text(folder), form.height, form.width, form.has_colours ? "rgb" : "grayscale");
-  out += folder == path ? "  split: {validation: 0.2, seed: 1, stratify: label}\n"
-                        : fmt::format("  validation: {{source: image_folder, directory: {}}}\n",
-                                      yaml_text(*validation));
-  out += rescaling(true);
+  const auto count = static_cast<int64_t>(listing.paths.size());
+  const std::string split =
+      folder == path
+          ? draft_split(count, largest_class_of(make_rows(ids_of(listing.labels))).value_or(0))
+          : fmt::format("  validation: {{source: image_folder, directory: {}}}\n",
+                        yaml_text(*validation));
+  out += split + rescaling(true);
   const Shape sample = {form.height, form.width, form.has_colours ? 3 : 1};
   out += array_model(sample, true, true, head_of(Shape{}, true, sample), false);
-  return out + draft_fit(static_cast<int64_t>(listing.paths.size()), 10);
+  return out + draft_fit(count, 10, !split.empty());
 }
 
 std::string text_config(const std::string& path, const TextProfile& text) {
@@ -292,15 +308,24 @@ std::string draft_head(const std::string& path, const std::string& what) {
       what, yaml_text(name.empty() ? "draft" : name));
 }
 
-std::string draft_fit(int64_t samples, int epochs) {
+std::string draft_split(int64_t samples, int64_t largest_class) {
+  constexpr int64_t kLeast = 3;  // a fifth of fewer is rounded to none
+  if (samples < kLeast) {
+    return "";
+  }
+  return fmt::format("  split: {{validation: 0.2, seed: 1{}}}\n",
+                     largest_class >= kLeast ? ", stratify: label" : "");
+}
+
+std::string draft_fit(int64_t samples, int epochs, bool validates) {
   const int64_t batch = samples >= 10000 ? 128
                         : samples >= 100 ? 32
                                          : std::max<int64_t>(1, samples / 4);
   return fmt::format(
       "\nfit: {{batch_size: {}, epochs: {}}}\n\ncallbacks:\n"
-      "  - EarlyStopping: {{patience: 5, restore_best_weights: true}}\n"
+      "  - EarlyStopping: {{{}patience: 5, restore_best_weights: true}}\n"
       "\n# Several devices: `distribution: {{device_mesh: {{shape: [8]}}}}`\n",
-      batch, epochs);
+      batch, epochs, validates ? "" : "monitor: loss, ");
 }
 
 std::string draft_config(const std::string& given, const std::string& label) {
@@ -326,7 +351,8 @@ std::string draft_config(const std::string& given, const std::string& label) {
     return archive_config(path, "hdf5", opened.names(), label,
                           [&](const std::string& name) { return opened.rows(name); });
   }
-  if (begin.starts_with("\x1f\x8b") || begin.starts_with(std::string_view("\0\0", 2))) {
+  if ((begin.starts_with("\x1f\x8b") && !is_packed_table(path, begin)) ||
+      begin.starts_with(std::string_view("\0\0", 2))) {
     return idx_config(path);
   }
   Guessed guessed = read_guessed(path, [](const std::string&, const Rows&, bool) {});

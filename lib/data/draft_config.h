@@ -17,6 +17,9 @@ std::string draft_table_config(const std::string& path, const std::string& label
 
 // "name: houses" and what follows the model in every draft.
 std::string draft_head(const std::string& path, const std::string& what);
-std::string draft_fit(int64_t samples, int epochs);
+std::string draft_fit(int64_t samples, int epochs, bool validates = true);
+// The line of data.split; empty for so few samples that none would be left to validate. Classes
+// are stratified where the largest has a sample to validate.
+std::string draft_split(int64_t samples, int64_t largest_class = 0);
 
 }  // namespace meshtrain

@@ -142,6 +142,10 @@ int64_t width_of(const Draft& draft) {
   return width;
 }
 
+int64_t largest_class(const ColumnProfile& label) {
+  return label.frequent.empty() ? 0 : label.frequent.front().second;
+}
+
 std::string data_section(const std::string& path, const TableProfile& table, size_t label,
                          const Draft& draft, const std::vector<std::string>& inputs) {
   const ColumnProfile& target = table.columns[label];
@@ -191,8 +195,7 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
                        table.separator == '\t' ? "tab" : fmt::format("\"{}\"", table.separator));
   }
   out += fmt::format("    header: {}\n", table.has_header);
-  return out + fmt::format("  split: {{validation: 0.2, seed: 1{}}}\n",
-                           has_classes ? ", stratify: label" : "");
+  return out + draft_split(table.rows, has_classes ? largest_class(target) : 0);
 }
 
 std::string model_section(const TableProfile& table, const ColumnProfile& target,
@@ -281,7 +284,7 @@ std::string draft_table_config(const std::string& path, const std::string& label
   out += is_class(target, table.rows)
              ? "0.003}}\n  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"
              : "0.01}}\n  loss: mse\n  metrics: [mae, r2_score]\n";
-  return out + draft_fit(table.rows, 30);
+  return out + draft_fit(table.rows, 30, !draft_split(table.rows).empty());
 }
 
 }  // namespace meshtrain

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "data/gunzip.h"
 #include "data/hdf5_rows.h"
 #include "data/idx.h"
 #include "data/image.h"
@@ -83,10 +84,9 @@ bool has_rows(std::string_view beginning) {
 
 // A table where the first lines have the same columns, or by its name; else a text.
 Guessed profile_file(const std::string& path, const InputFile& file) {
-  std::string beginning(std::min<uint64_t>(file.size(), uint64_t{1} << 16), '\0');
-  file.read_at(0, reinterpret_cast<std::byte*>(beginning.data()), beginning.size());
+  const std::string beginning = unpacked_beginning(file, size_t{1} << 16, "E310");
   const std::string name = to_lower(path);
-  if (ends_with(name, ".csv") || ends_with(name, ".tsv") ||
+  if (ends_with(name, ".csv") || ends_with(name, ".tsv") || ends_with(name, ".gz") ||
       (has_rows(beginning) && guess_separator(beginning))) {
     Guessed table{"csv " + path};
     table.table = profile_table({path}, {});
@@ -160,6 +160,12 @@ bool begins_as_tokens(std::string_view bytes) {
 
 }  // namespace
 
+bool is_packed_table(const std::string& path, std::string_view beginning) {
+  const std::string name = to_lower(path);
+  return beginning.starts_with("\x1f\x8b") &&
+         (ends_with(name, ".csv.gz") || ends_with(name, ".tsv.gz"));
+}
+
 Guessed read_guessed(const std::string& path, const Visit& visit) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -188,6 +194,9 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
       visit_array(name, *opened.rows(name), visit);
     }
     return {"HDF5 " + path, {}};
+  }
+  if (is_packed_table(path, begin)) {
+    return profile_file(path, file);
   }
   if (begin.starts_with("\x1f\x8b") || begin.starts_with(std::string_view("\0\0", 2))) {
     visit_array("array", *as_rows(read_idx(path)), visit);

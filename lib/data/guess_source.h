@@ -24,6 +24,9 @@ struct Guessed {
 // Excel. Debian 12 has no package of Arrow.
 void refuse_foreign_table(std::string_view beginning, const std::string& path);
 
+// Returns whether a file that begins so is a table in gzip: .csv.gz or .tsv.gz.
+bool is_packed_table(const std::string& path, std::string_view beginning);
+
 // Calls `function` with the name and rows of each array, and whether its numbers may be labels, at
 // `path`, one after the other: a .npy, .npz, .safetensors, IDX (gzip, too) or HDF5 file, an
 // image, or a folder of images. Tables and texts are profiled. Images are read as Keras does by

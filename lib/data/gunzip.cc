@@ -36,6 +36,13 @@ size_t GunzipBytes::read(std::byte* to, size_t num_bytes) {
   return done;
 }
 
+std::string unpacked_beginning(const InputFile& file, size_t most, const char* code) {
+  std::string text(most, '\0');
+  GunzipBytes bytes(file, code);
+  text.resize(bytes.read(reinterpret_cast<std::byte*>(text.data()), most));
+  return text;
+}
+
 // One call of inflate; false at the end of the last gzip member.
 bool GunzipBytes::inflate_some(std::byte* to, size_t room, size_t* done) {
   if (stream_.avail_in == 0) {

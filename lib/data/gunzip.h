@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -35,5 +36,8 @@ class GunzipBytes {
   std::vector<std::byte> input_;
   z_stream stream_ = {};
 };
+
+// The first bytes of a file, at most `most`, decompressed when it is gzip.
+std::string unpacked_beginning(const InputFile& file, size_t most, const char* code);
 
 }  // namespace meshtrain

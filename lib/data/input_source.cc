@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/source_like.h"
+#include "data/image_listing.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npz.h"
 
@@ -41,7 +42,7 @@ Content content_of(const std::string& path) {
          : starts_with(begin, "PK\x03\x04") || is_named(".npz")                  ? Content::kNpz
          : starts_with(begin, "\x89HDF") || is_named(".h5") || is_named(".hdf5") ? Content::kHdf5
          : starts_with(begin, "\x89PNG") || starts_with(begin, "\xff\xd8\xff")   ? Content::kImages
-         : is_named(".csv")                                                      ? Content::kCsv
+         : is_named(".csv") || is_named(".csv.gz")                               ? Content::kCsv
          : starts_with(begin, "\x1f\x8b") || is_named("-ubyte") ||
                  starts_with(begin, std::string_view("\0\0\x08", 3))
              ? Content::kIdx
@@ -61,6 +62,24 @@ ConfigObject source_like(const ConfigObject& train, const std::string& path) {
   source.args[train.class_name == "image_folder" ? "directory" : "path"] = text_value(path);
   read_like_training(train, source);
   return source;
+}
+
+void check_has_images(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    return;
+  }
+  try {
+    list_images(path, false, std::nullopt, false, {}, {});
+  } catch (const ConfigError& none) {
+    if (none.diagnostics().list().front().code != "E316") {
+      throw;
+    }
+    throw ConfigError("E327", {}, fmt::format("`{}` is a folder without images", path))
+        .help(
+            "`--input` takes a .csv, .npy, .npz, .h5 or IDX file, an image, or a folder with "
+            "images: .png, .jpg or .jpeg");
+  }
 }
 
 // Images in the size and with the channels that the only input of the model takes.
@@ -104,6 +123,7 @@ ConfigObject input_source(const std::string& path, const Config& config) {
     return source_like(*train, absolute);
   }
   if (content == Content::kImages) {
+    check_has_images(absolute);
     return images_for(config.model, absolute);
   }
   ConfigObject source = default_object(Category::kSource, content == Content::kHdf5  ? "hdf5"

@@ -11,6 +11,7 @@
 #include "data/csv_columns.h"
 #include "data/csv_dates.h"
 #include "data/csv_table.h"
+#include "data/gunzip.h"
 #include "data/source_files.h"
 #include "tensor/read_error.h"
 
@@ -152,16 +153,12 @@ TableProfile profile_table(const std::vector<std::string>& paths, const TableSyn
   std::vector<std::string> names;
   for (const std::string& path : paths) {
     const InputFile file = open_input(path, "E300", "E300");
-    std::string beginning(std::min<uint64_t>(file.size(), uint64_t{1} << 16), '\0');
-    file.read_at(0, reinterpret_cast<std::byte*>(beginning.data()), beginning.size());
+    const std::string beginning = unpacked_beginning(file, size_t{1} << 16, "E310");
     out.separator =
         format.separator != 0 ? format.separator : guess_separator(beginning).value_or(',');
-    uint64_t offset = 0;
+    GunzipBytes bytes(file, "E310");
     CsvRecords records(path, out.separator, [&](char* to, size_t count) {
-      count = std::min<uint64_t>(count, file.size() - offset);
-      file.read_at(offset, reinterpret_cast<std::byte*>(to), count);
-      offset += count;
-      return count;
+      return bytes.read(reinterpret_cast<std::byte*>(to), count);
     });
     std::vector<std::string_view> fields;
     bool more = records.next(fields);

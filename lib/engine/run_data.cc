@@ -7,6 +7,7 @@
 #include "config/source_like.h"
 #include "data/dataset_spec.h"
 #include "data/learned.h"
+#include "data/read_all.h"
 #include "engine/class_names.h"
 #include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
@@ -148,6 +149,15 @@ ConfigObject without_decoding(ConfigObject source) {
   return source;
 }
 
+bool takes_yes_no(const ConfigObject& loss) {
+  return loss.class_name == "BinaryCrossentropy" || loss.class_name == "BinaryFocalCrossentropy";
+}
+
+// Larger targets may be samples of their own, as an autoencoder has them.
+bool has_one_number(const Rows& targets) {
+  return targets.row_bytes() == dtype_size(targets.dtype());
+}
+
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
@@ -159,6 +169,8 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
     const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
     if (loss_takes_class_ids(loss)) {
       check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
+    } else if (takes_yes_no(loss) && has_one_number(*dataset.targets[i].rows)) {
+      check_yes_no(dataset, i, loss.class_name);
     }
   }
 }
@@ -414,11 +426,24 @@ RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics)
     return data_beginnings(config, diagnostics);
   }
   RunData loaded;
-  collect(diagnostics, [&] { loaded = load_run_data(config, true, evaluated_part(config)); });
+  Config uncached = config;
+  if (data.cache.value.empty()) {
+    uncached.data.cache.value = "none";  // every row is read once
+  }
+  collect(diagnostics,
+          [&] { loaded = load_run_data(scan ? uncached : config, true, evaluated_part(config)); });
   if (loaded.train) {
     collect(diagnostics, [&] { check_batches(config, *loaded.train); });
   }
   return loaded;
+}
+
+void read_all_data(const RunData& data, Diagnostics& diagnostics) {
+  for (const std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+    if (part->has_value()) {
+      diagnostics.append(read_all_rows(**part));
+    }
+  }
 }
 
 void check_input_ids(const Setup& setup, Dataset& dataset) {

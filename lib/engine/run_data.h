@@ -39,8 +39,13 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated,
 
 // Returns the data as far as they can be known in a moment: synthetic sources (random, digits)
 // without samples, small files whole, headers, columns, folders and labels of large ones. With
-// `scan` all data are read, as by load_run_data. Adds their problems to `diagnostics`.
+// `scan` all data are loaded, as by load_run_data, without a cache of computed rows. Adds their
+// problems to `diagnostics`.
 RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics);
+
+// Reads the rows of all parts that loading leaves unread (data/read_all.h). Adds their problems to
+// `diagnostics`.
+void read_all_data(const RunData& data, Diagnostics& diagnostics);
 
 // Collective: checks that all processes read the same data. `hash` is that of this process. Throws
 // ConfigError E323 (exit 3) at `loc` when hashes differ.
@@ -56,7 +61,8 @@ void order_arrays(const ModelConfig& model, Dataset& dataset);
 void check_input_ids(const Setup& setup, Dataset& dataset);
 
 // The same for all data of a run. Where a loss takes class ids, every id must also be one that the
-// model can predict (E312). Throws ConfigError.
+// model can predict (E312). Labels of binary crossentropy, one number
+// per sample, must be in [0, 1] (E312). Throws ConfigError.
 void check_run_ids(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain

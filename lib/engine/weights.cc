@@ -23,7 +23,7 @@ void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
                                          const std::string& path, const SourceLoc& loc,
-                                         std::vector<std::string>* unfit) {
+                                         std::vector<std::string>* unfit, const std::string& help) {
   std::map<std::string, NamedTensor*> by_name;
   for (NamedTensor& tensor : given) {
     by_name.emplace(tensor.name, &tensor);
@@ -74,7 +74,7 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                     path, out.size(), wanted.size()));
     note_each(error, problems);
     if (!out.empty()) {
-      error.help("`train --partial` takes those that fit");
+      error.help(help);
     }
     throw ConfigError(diagnostics);
   }

@@ -24,13 +24,17 @@ int64_t weight_bytes(const Model& model);                            // of all o
 // Adds one note for each line, at most 50.
 void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines);
 
+inline constexpr const char* kTakePartial = "`train --partial` takes those that fit";
+
 // Returns the wanted weights from `given`, in their dtypes. Throws ConfigError E410 (exit 6) with
 // all weights that are missing, superfluous, or of another shape; `path` is for messages. With
-// `unfit`, they are listed there, and only a file without any fitting weight is an error.
+// `unfit`, they are listed there, and only a file without any fitting weight is an error. `help`
+// is the advice where some weights fit.
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
                                          const std::string& path, const SourceLoc& loc,
-                                         std::vector<std::string>* unfit = nullptr);
+                                         std::vector<std::string>* unfit = nullptr,
+                                         const std::string& help = kTakePartial);
 
 // Writes all layer weights, whole, each in its own dtype, and replaces `path` atomically.
 // Collective: rank 0 writes. Throws FileError (exit 74), or RuntimeFailure when another process

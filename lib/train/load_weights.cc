@@ -23,6 +23,22 @@ std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
   return out;
 }
 
+// read_weights_in(); problems without a place get `loc`.
+std::vector<NamedTensor> read_weights_at(const std::string& path, const Model* model,
+                                         const SourceLoc& loc) {
+  try {
+    return read_weights_in(path, model);
+  } catch (const ConfigError& error) {
+    Diagnostics problems;
+    for (const Diagnostic& problem : error.diagnostics().list()) {
+      Diagnostic& added = problems.error(problem.code, loc, problem.message);
+      added = problem;
+      added.loc = problem.loc ? problem.loc : loc;
+    }
+    throw ConfigError(std::move(problems));
+  }
+}
+
 }  // namespace
 
 std::string weights_in(const std::string& path) {
@@ -68,7 +84,7 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
   coordinator.on_all_ranks("reading weights", [&] {
-    fitting = fitting_weights(read_weights_in(path, model), wanted, path, loc, unfit);
+    fitting = fitting_weights(read_weights_at(path, model, loc), wanted, path, loc, unfit);
   });
   for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);

@@ -237,6 +237,42 @@ fit: {epochs: 1}
   CHECK(meshtrain({"train", "c.yaml", "-q"}, folder.path()).exit_code == 0);
 }
 
+TEST_CASE("validate --data decodes all images and names each bad one") {
+  TemporaryFolder folder;
+  const DigitImages digits = make_digits(6, 1);
+  for (int64_t i = 0; i < 6; ++i) {
+    for (const char* part : {"train", "validation"}) {
+      write_png(folder.file(fmt::format("{}/{}/{}.png", part, i % 2 == 0 ? "x" : "y", i)),
+                digits.images.data<uint8_t>() + i * 784);
+    }
+  }
+  folder.write("c.yaml", R"(
+data:
+  train: {source: image_folder, directory: train, color_mode: grayscale, image_size: 28x28}
+  validation: {source: image_folder, directory: validation}
+  transform: [{Rescaling: {scale: =1/255}}]
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: 2}]}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {epochs: 1}
+)");
+  const std::vector<std::string> words = {"validate", "c.yaml", "--data"};
+  CHECK(meshtrain(words, folder.path()).exit_code == 0);
+  folder.write("train/x/empty.png", "");
+  folder.write("train/y/none.png", "no image");
+  folder.write("validation/y/cut.png", folder.read("train/y/1.png").substr(0, 60));
+  folder.write("validation/x/cut.jpg", "\xff\xd8\xff\xe0");
+  const Result result = meshtrain(words, folder.path());
+  CHECK(result.exit_code == 3);
+  CHECK_MESSAGE(result.out.find("c.yaml: 4 errors, 0 warnings") == 0, result.out);
+  for (const char* image :
+       {"train/x/empty.png", "train/y/none.png", "validation/y/cut.png", "validation/x/cut.jpg"}) {
+    CAPTURE(image);
+    CHECK_MESSAGE(result.err.find(image) != std::string::npos, result.err);
+  }
+  CHECK(result.err.find("error[E322]") == 0);
+  CHECK(result.err.find("--> c.yaml:3:44") != std::string::npos);
+}
+
 TEST_CASE("data inspect: the parts of a config with what is in them") {
   TemporaryFolder folder;
   folder.write("c.yaml", R"(

@@ -140,6 +140,22 @@ TEST_CASE("a model.json takes the weights beside it or those named") {
   CHECK(folder.read("named/weights.safetensors") == folder.read("mlp/weights.safetensors"));
 }
 
+TEST_CASE("import names the file of weights that do not fit the model") {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(kFolder + "mlp.weights.h5", folder.file("w.weights.h5"));
+  std::filesystem::copy_file(kFolder + "mlp.json", folder.file("mlp.json"));
+  std::string model = folder.read("mlp.json");
+  const size_t units = model.find("\"units\": 5");
+  REQUIRE(units != std::string::npos);
+  folder.write("other.json", model.replace(units, 10, "\"units\": 7"));
+  const Result result =
+      meshtrain({"import", "other.json", "--weights", "w.weights.h5"}, folder.path());
+  CHECK(result.exit_code == 6);
+  CHECK_MESSAGE(contains(result.err, "the weights in `w.weights.h5` do not fit"), result.err);
+  CHECK(contains(result.err, "model and weights must be of one network"));
+  CHECK_FALSE(contains(result.err, "--partial"));
+}
+
 TEST_CASE("scripts and architectures are written without weights as well") {
   const ExampleFolder folder;
   const Result script = meshtrain({"export", "small.yaml", "-o", "m.py"}, folder.path());

@@ -155,6 +155,22 @@ fit: {epochs: 1}
   CHECK(starts_with(lines_of(one.out)[1], "images/3.png,"));
 }
 
+TEST_CASE("predict of a folder without images says so") {
+  const TemporaryFolder folder;
+  train_run(folder, R"(
+data: {train: {source: digits, samples: 40}}
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {units: 10}}]}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+)");
+  fs::create_directory(folder.file("empty"));
+  const Result result = predict_in(folder, {"run", "-i", "empty", "-o", "-"});
+  CHECK(result.exit_code == 3);
+  CHECK_MESSAGE(result.err.find("error[E327]") == 0, result.err);
+  CHECK(result.err.find("empty` is a folder without images") != std::string::npos);
+  CHECK(result.err.find("`--input` takes a .csv, .npy, .npz, .h5 or IDX file") !=
+        std::string::npos);
+}
+
 TEST_CASE("predict says yes or no with the label's text, and nothing of a number's class") {
   TemporaryFolder folder;
   std::string text = "a,b,answer,size\n";

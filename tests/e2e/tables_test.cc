@@ -2,6 +2,7 @@
 // writing a config.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -406,6 +407,62 @@ TEST_CASE("init --from: drafts validate and train as they are") {
                 {"E311", "labels are missing"});
   check_refused(folder, {"init", "--from", "people.csv", "--label", "Sec"},
                 {"E310", "did you mean `Sex`?"});
+}
+
+TEST_CASE("init --from: drafts of a few rows validate and train") {
+  const TemporaryFolder folder;
+  const std::pair<const char*, const char*> kTables[] = {
+      {"two numbers", "a,y\n1.5,2.5\n2.25,3.5\n"},
+      {"four numbers", "a,y\n1.5,2.5\n2.25,3.5\n3.5,4.25\n4.5,5.75\n"},
+      {"two classes", "a,y\n1.5,cat\n2.25,dog\n"},
+      {"four rows, two classes", "a,y\n1.5,cat\n2.25,dog\n3.5,cat\n4.5,dog\n"},
+      {"five rows, two classes", "a,y\n1.5,cat\n2.25,dog\n3.5,cat\n4.5,dog\n5.5,dog\n"}};
+  for (const auto& [what, text] : kTables) {
+    CAPTURE(what);
+    folder.write("few.csv", text);
+    folder.write("draft.yaml", run_ok(folder, {"init", "--from", "few.csv"}).out);
+    CHECK(contains(run_ok(folder, {"validate", "draft.yaml"}).out, ": 0 errors, 0 warnings"));
+    run_ok(folder, {"train", "draft.yaml", "-q", "fit.epochs=2"});
+  }
+}
+
+TEST_CASE("csv files in gzip are read, profiled and drafted") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  folder.write("houses.yaml", kHouses);
+  const std::string text = folder.read("houses.csv");
+  const gzFile packed = gzopen(folder.file("houses.csv.gz").c_str(), "wb");
+  REQUIRE(packed != nullptr);
+  CHECK(gzwrite(packed, text.data(), static_cast<unsigned>(text.size())) > 0);
+  CHECK(gzclose(packed) == Z_OK);
+  run_ok(folder, {"train", "houses.yaml", "-q", "-o", "plain"});
+  run_ok(folder, {"train", "houses.yaml", "-q", "-o", "packed", "data.train.path=houses.csv.gz"});
+  CHECK(folder.read("plain/weights.safetensors") == folder.read("packed/weights.safetensors"));
+  CHECK(contains(run_ok(folder, {"data", "inspect", "houses.csv.gz"}).out, "200 rows, 6 columns"));
+  folder.write("draft.yaml", run_ok(folder, {"init", "--from", "houses.csv.gz"}).out);
+  run_ok(folder, {"validate", "draft.yaml"});
+  const std::string bytes = folder.read("houses.csv.gz");
+  folder.write("cut.csv.gz", bytes.substr(0, bytes.size() / 2));
+  check_refused(folder, {"validate", "houses.yaml", "data.train.path=cut.csv.gz"},
+                {"E310", "the compressed data end early"});
+}
+
+TEST_CASE("labels that binary crossentropy does not take are refused before training") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "a,y\n1.5,1\n2.25,2\n3.5,1\n4.5,2\n");
+  folder.write("c.yaml", R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 1, activation: sigmoid}}]}
+compile: {loss: binary_crossentropy}
+)");
+  for (const char* word : {"validate", "train"}) {
+    check_refused(
+        folder, {word, "c.yaml"},
+        {"E312", "sample 1 has the label 2; `BinaryCrossentropy` takes labels from 0 to 1",
+         "1 more labels are outside", "`categorical` of a csv"});
+  }
+  run_ok(folder, {"validate", "c.yaml", "data.train.categorical=[y]"});
+  run_ok(folder, {"validate", "c.yaml", "compile.loss=mse"});
 }
 
 TEST_CASE("configs/WRITE.md: every block is read, a whole config is trained") {

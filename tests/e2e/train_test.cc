@@ -1,5 +1,6 @@
 // The contracts of `meshtrain train`: streams, events, the run directory, exit codes, signals.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <filesystem>
@@ -206,6 +207,27 @@ TEST_CASE("flags stand for config keys wherever they are") {
   CHECK(start.at("validation_samples") == 20);
   CHECK(result.out.find("Epoch") == std::string::npos);
   CHECK(result.out.find(" - val_accuracy: ") != std::string::npos);
+}
+
+TEST_CASE("weights that cannot be read are reported at the key that names them") {
+  const ExampleFolder folder;
+  folder.write("X.npy", "\x93NUMPY");
+  folder.write("cut.safetensors", "cut");
+  const std::pair<const char*, const char*> kFiles[] = {{"none.safetensors", "E404"},
+                                                        {"none.weights.h5", "E404"},
+                                                        {"none.keras", "E404"},
+                                                        {"X.npy", "E405"},
+                                                        {"cut.safetensors", "E405"}};
+  for (const auto& [file, code] : kFiles) {
+    CAPTURE(file);
+    for (const char* subcommand : {"train", "validate"}) {
+      const Result result = meshtrain(
+          {subcommand, "small.yaml", fmt::format("fit.initial_weights={}", file)}, folder.path());
+      CHECK(result.exit_code == 6);
+      CHECK_MESSAGE(result.err.find(fmt::format("error[{}]", code)) == 0, result.err);
+      CHECK_MESSAGE(result.err.find("--> command line:1:21") != std::string::npos, result.err);
+    }
+  }
 }
 
 TEST_CASE("training begins from given weights and refuses those of another model") {

@@ -36,7 +36,7 @@ std::string weights_of_json(const std::string& json) {
 }  // namespace
 
 KerasSource read_keras_source(const std::string& model, const std::string& given_weights) {
-  KerasSource source{model, {}, {}, {}};
+  KerasSource source{model, {}, {}, {}, model};
   const std::string name = to_lower(model);
   if (ends_with(name, ".keras")) {
     KerasArchive archive = read_keras_archive(model);
@@ -74,6 +74,7 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
       !given_weights.empty() || source.weights ? given_weights : weights_of_json(model);
   if (!weights.empty()) {
     source.weights = read_h5(weights);
+    source.weights_path = weights;
   }
   return source;
 }

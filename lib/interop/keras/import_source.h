@@ -11,6 +11,7 @@ namespace meshtrain {
 struct KerasSource {
   std::string path, json, version;
   std::optional<H5File> weights;
+  std::string weights_path;  // the file that `weights` are of
 };
 
 // Reads `model`: a .keras, or a .json with `weights`, or with the .weights.h5 beside it. Throws

@@ -118,6 +118,36 @@ TEST_CASE("Overrides: removal returns to the default and appending adds") {
             .distribution.layout_map.size() == 1);
 }
 
+TEST_CASE("Overrides: entries of maps of names are set, added and removed") {
+  const std::string table =
+      "data: {train: {source: csv, path: t.csv, label: y, features: {p: [a], q: b}}}\n"
+      "model: {layers: [{Input: [1]}, {Dense: 1}]}\ncompile: {loss: mse}\n";
+  const auto features = [&](const std::vector<std::string>& words) {
+    const Config config = load_text(table, words);
+    std::string text;
+    for (const auto& [name, columns] : config.data.train->arg("features").dict()) {
+      text += name + ":";
+      for (const std::string& column :
+           columns.is_list() ? columns.strings() : std::vector<std::string>{columns.string()}) {
+        text += " " + column;
+      }
+      text += "; ";
+    }
+    return text;
+  };
+  CHECK(features({"data.train.features.p=[b]"}) == "p: b; q: b; ");
+  CHECK(features({"data.train.features.p=b,c"}) == "p: b c; q: b; ");
+  CHECK(features({"data.train.features.p+=c"}) == "p: a c; q: b; ");
+  CHECK(features({"data.train.features.r=c"}) == "p: a; q: b; r: c; ");
+  CHECK(features({"~data.train.features.q"}) == "p: a; ");
+  CHECK(codes_of(table, {"data.train.label.a=x"}) == "E140");  // one name, no map
+  const std::string arrays =
+      "data: {train: {source: npz, path: t.npz, x: {a: a, b: b}, y: y}}\n"
+      "model: {layers: [{Input: [1]}, {Dense: 1}]}\ncompile: {loss: mse}\n";
+  const Config config = load_text(arrays, {"data.train.x.a=b"});
+  CHECK(config.data.train->arg("x").dict()[0].second.string() == "b");
+}
+
 TEST_CASE("Overrides: an absent object is made by its class") {
   CHECK(
       load_text(kSmall, {"compile.optimizer.Adam.beta_1=0.5"}).compile.optimizer.number("beta_1") ==
