@@ -82,6 +82,39 @@ TEST_CASE("models that Keras saved predict here what they predicted there") {
   }
 }
 
+TEST_CASE("sizes that a Keras model leaves open are given to import") {
+  const TemporaryFolder folder;
+  const auto import = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"import", kFolder + "unsized.keras", "-o", "in"});
+    return meshtrain(more, folder.path());
+  };
+  const Result open = import({});
+  CHECK(open.exit_code == 2);
+  CHECK(contains(open.err, "error[E120]: layer `conv1d` (Conv1D) gets (None, None, 4)"));
+  CHECK(contains(open.err, "--shape ids=SIZE --shape images=SIZE,SIZE,2"));
+  CHECK_FALSE(contains(open.err, "config.yaml"));  // which is not written
+  CHECK_FALSE(std::filesystem::exists(folder.file("in")));
+  for (const auto& [shape, text] : std::vector<std::pair<std::string, std::string>>{
+           {"7", "--shape without a name, but the model has 2 inputs"},
+           {"idx=7", "the model has no input `idx`"},
+           {"ids=7,7", "--shape 7,7 does not fit the input `ids`, which is (None)"},
+           {"images=7,7,3", "--shape images=SIZE,SIZE,2"},
+           {"ids=none", "--shape `ids=none` is no shape"},
+           {"ids=0", "--shape `ids=0` is no shape"},
+           {"ids=", "--shape `ids=` is no shape"}}) {
+    const Result wrong = import({"--shape", shape});
+    CHECK(wrong.exit_code == 2);
+    CHECK_MESSAGE(contains(wrong.err, "error[E140]"), wrong.err);
+    CHECK_MESSAGE(contains(wrong.err, text), wrong.err);
+  }
+  CHECK(import({"--shape", "ids=7", "--shape", "ids=7"}).exit_code == 2);
+  const Result sized = import({"--shape", "ids=7", "--shape", "images=7,7,2"});
+  REQUIRE_MESSAGE(sized.exit_code == 0, sized.err);
+  check_predictions(folder, "unsized", "in/config.yaml", "in/weights.safetensors");
+  // The file of weights fits by its names, whatever the sizes.
+  check_predictions(folder, "unsized", "in/config.yaml", kFolder + "unsized.keras");
+}
+
 TEST_CASE("models are read where whoever started the program ignores the end of children") {
   const TemporaryFolder folder;
   Command command;

@@ -318,8 +318,19 @@ def spectral():
     return model
 
 
+def unsized():
+    """Steps and images of any size, for layers that need one."""
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    images = keras.Input((None, None, 2), name="images")
+    x = L.Conv1D(4, 3)(L.Embedding(11, 4)(ids))
+    x = L.MultiHeadAttention(2, 3)(x, x)
+    y = L.GlobalAveragePooling2D()(L.Conv2D(3, 3)(images))
+    return keras.Model([ids, images], L.Concatenate()([L.GlobalMaxPooling1D()(x), y]), name="unsized")
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
+          unsized]
 
 
 def fill(model, seed):
@@ -334,11 +345,11 @@ def fill(model, seed):
 
 
 def samples(model, seed, count=3):
-    """Inputs by name: small integers where a model takes them, else normal numbers."""
+    """Inputs by name: small integers where a model takes them, else normal numbers. A size of None is 7."""
     rng = np.random.default_rng(seed)
     out = {}
     for x in model.inputs:
-        shape = (count, *x.shape[1:])
+        shape = (count, *(size or 7 for size in x.shape[1:]))
         integers = "int" in x.dtype
         out[x.name] = rng.integers(0, 11, shape, "int32") if integers else rng.normal(size=shape).astype(x.dtype)
         if x.dtype == "bool":  # a step sees the first one at least

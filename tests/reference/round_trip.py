@@ -97,7 +97,9 @@ class RoundTrip:
         saved = self.folder / f"{name}.keras"
         model.save(saved)
         folder = self.folder / name
-        self.meshtrain("import", saved, "-o", folder)
+        sizes = [f"--shape={x.name}=" + ",".join(str(size) for size in inputs[x.name].shape[1:])
+                 for x in model.inputs if None in x.shape[1:]]
+        self.meshtrain("import", saved, "-o", folder, *sizes)
         config = folder / "config.yaml"
         worst = [check_close("meshtrain predict", expected, self.predict(config, inputs, outputs))]
         ends = [".keras", ".weights.h5", ".json", ".npz", ".safetensors", *([] if name in NO_SCRIPT else [".py"])]

@@ -12,6 +12,7 @@
 #include "config/precision.h"
 #include "config/schema.h"
 #include "interop/keras/import_graph.h"
+#include "interop/keras/import_shapes.h"
 #include "interop/keras/import_values.h"
 
 namespace meshtrain {
@@ -365,7 +366,11 @@ class ConfigWriter {
 }  // namespace
 
 ImportedModel import_keras(const std::string& json, const ImportOptions& options) {
-  return ConfigWriter(read_keras_graph(json, options.file), options).write();
+  KerasModel model = read_keras_graph(json, options.file);
+  set_input_shapes(model, options.shapes);
+  ImportedModel out = ConfigWriter(model, options).write();
+  out.open_shapes = open_input_shapes(model);
+  return out;
 }
 
 }  // namespace meshtrain
