@@ -115,6 +115,36 @@ TEST_CASE("sizes that a Keras model leaves open are given to import") {
   check_predictions(folder, "unsized", "in/config.yaml", kFolder + "unsized.keras");
 }
 
+TEST_CASE("layers of a nested model that no output is computed from are left out") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "halved.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(contains(imported.err, "warning[W416]"));
+  CHECK(contains(imported.err,
+                 "not taken over: layers `before` (Dense), `z_log_var` (Dense): no "
+                 "output is computed from them"));
+  CHECK(contains(imported.out, ": 4 layers, 6 weights in"));
+  check_predictions(folder, "halved", "in/config.yaml", "in/weights.safetensors");
+  check_predictions(folder, "halved", "in/config.yaml", file);
+}
+
+TEST_CASE("a TimeDistributed model becomes one TimeDistributed for each of its layers") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "filmstrip.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(imported.err.empty());
+  const std::string config = folder.read("in/config.yaml");
+  CHECK(contains(config, "- TimeDistributed: {name: frames_conv, layer: {Conv2D: {"));
+  CHECK(contains(config, "- Call: {layer: frames_conv,"));
+  check_predictions(folder, "filmstrip", "in/config.yaml", "in/weights.safetensors");
+  check_predictions(folder, "filmstrip", "in/config.yaml", file);
+  const Result written = meshtrain({"export", "in/config.yaml", "-o", "out.keras"}, folder.path());
+  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  check_predictions(folder, "filmstrip", "in/config.yaml", "out.keras");
+}
+
 TEST_CASE("models are read where whoever started the program ignores the end of children") {
   const TemporaryFolder folder;
   Command command;

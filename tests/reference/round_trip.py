@@ -23,8 +23,9 @@ import numpy as np
 import io_models
 
 TOLERANCE = 1e-5
-NO_SCRIPT = {"attention", "hub", "heads"}  # calls for which a script has no words
-DISSOLVED = {"nested"}  # comes back as one flat model: its weight file is not for the nested one
+NO_SCRIPT = {"attention", "hub", "heads", "unsized"}  # calls for which a script has no words
+OTHER_WEIGHTS = {"halved", "filmstrip"}  # an import leaves some out, or names them anew
+DISSOLVED = {"nested", "halved", "filmstrip"}  # come back flat: their weight files are not for nested models
 
 
 class Failed(Exception):
@@ -107,7 +108,8 @@ class RoundTrip:
             self.meshtrain("export", config, "-o", folder / f"out{end}", "-q")
 
         def compare(what, loaded):
-            check_same(what, weights, weights_of(loaded))
+            if name not in OTHER_WEIGHTS:
+                check_same(what, weights, weights_of(loaded))
             worst.append(check_close(what, expected, list(io_models.predictions(loaded, inputs).values())))
 
         keras.utils.clear_session()

@@ -38,8 +38,11 @@ class ConfigWriter {
     out.dropped = std::move(dropped_);
     for (const KerasLayer& layer : model_.layers) {
       if (!layer.group.empty()) {
-        out.groups.push_back({layer.name, layer.group});
+        out.groups.push_back({layer.name, layer.group, layer.is_distributed});
       }
+    }
+    for (const std::string& group : model_.left_out) {
+      out.groups.push_back({"", group});
     }
     out.num_layers = static_cast<int>(model_.layers.size());
     return out;
