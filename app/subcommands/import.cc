@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "base/text.h"
 #include "checkpoint/learned_json.h"
 #include "engine/weights.h"
 #include "interop/huggingface/import.h"
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 
 struct ImportModelOptions {
   std::string model, folder, weights;
+  std::vector<std::string> shapes;
   bool quiet = false;
 };
 
@@ -43,12 +46,37 @@ void check_folder(const std::string& folder, bool has_weights) {
   }
 }
 
+// Throws the problems of a model whose Inputs leave sizes open, with --shape as the fix. The config
+// that the problems point into is never written.
+[[noreturn]] void refuse_open_shapes(const Diagnostics& found, const ImportedModel& imported) {
+  Diagnostics out;
+  for (const Diagnostic& problem : found.list()) {
+    if (problem.severity == Severity::kError) {
+      out.error(problem.code, {}, problem.message);
+    }
+  }
+  std::vector<std::string> flags;
+  for (const std::string& shape : imported.open_shapes) {
+    flags.push_back("--shape " + shape);
+  }
+  throw ConfigError(out).help(
+      fmt::format("give the sizes that the model leaves open (None): {}", join(flags, " ")));
+}
+
 // The weights under the paths of the model that the config describes, in its order.
 std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& imported,
                                     KerasSource& source) {
   Diagnostics diagnostics;
   const Model model(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
-  diagnostics.throw_if_errors();
+  if (diagnostics.has_errors()) {
+    const std::vector<Diagnostic>& problems = diagnostics.list();
+    const bool is_shape = std::any_of(problems.begin(), problems.end(),
+                                      [](const Diagnostic& each) { return each.code == "E120"; });
+    if (is_shape && !imported.open_shapes.empty()) {
+      refuse_open_shapes(diagnostics, imported);
+    }
+    diagnostics.throw_if_errors();
+  }
   if (!source.weights) {
     return {};
   }
@@ -80,6 +108,12 @@ int import_directory(const ImportModelOptions& options) {
   if (!options.weights.empty()) {
     refuse("E140", fmt::format("--weights with the folder `{}`, which has its own", options.model),
            "leave --weights out");
+  }
+  if (!options.shapes.empty()) {
+    refuse(
+        "E140",
+        fmt::format("--shape with the folder `{}`, whose config.json has all sizes", options.model),
+        "leave --shape out");
   }
   const std::string folder =
       options.folder.empty() ? fs::absolute(options.model).lexically_normal().filename().string()
@@ -118,6 +152,9 @@ int run_import(const ImportModelOptions& options, Invocation&) {
   importing.file = fs::path(options.model).filename().string();
   importing.version = source.version;
   importing.initial_weights = source.weights ? kWeights : "";
+  for (const std::string& shape : options.shapes) {
+    importing.shapes.push_back(parse_input_shape(shape));
+  }
   const ImportedModel imported = import_keras(source.json, importing);
   check_folder(folder, source.weights.has_value());
   const std::string path = (fs::path(folder) / kConfig).string();
@@ -156,6 +193,11 @@ void add_import(Subcommands& to) {
       ->type_name("DIR");
   app.add_option("-w,--weights", options.weights, "Weights that model.save_weights() wrote")
       ->type_name("FILE.weights.h5");
+  app.add_option("--shape", options.shapes,
+                 "Sizes of an input that the Keras model leaves open (None), without the batch; "
+                 "INPUT= where there are several; may be repeated")
+      ->type_name("[INPUT=]SIZE,...")
+      ->allow_extra_args(false);
   add_quiet_flag(app, options.quiet, "No warnings");
   add_color_flag(app);
 }

@@ -15,6 +15,8 @@
 namespace meshtrain {
 namespace {
 
+constexpr const char* kOpenSizes = "all sizes but the batch must be known";
+
 // "abc..." of the given length, from `first` on.
 std::string letters_from(char first, size_t count) {
   std::string out(count, first);
@@ -145,7 +147,9 @@ class ProjectedAttention : public ConfiguredLayer {
     problem = shape_problem(inputs, *found);
     if (!problem.empty()) {
       shape_error(diagnostics, inputs, problem)
-          .help("merge, reshape or name other layers in `inputs`, so that their sizes fit");
+          .help(problem == kOpenSizes
+                    ? "write them in the Input's `shape`"
+                    : "merge, reshape or name other layers in `inputs`, so that their sizes fit");
       return std::nullopt;
     }
     return found;
@@ -158,7 +162,7 @@ class ProjectedAttention : public ConfiguredLayer {
     }
     for (const Shape* shape : {&query, &key, &value}) {
       if (std::find(shape->begin() + 1, shape->end(), kUnknownDim) != shape->end()) {
-        return "all sizes beside the batch must be known; write them in the Input's `shape`";
+        return kOpenSizes;
       }
     }
     if (!std::equal(key.begin() + 1, key.end() - 1, value.begin() + 1, value.end() - 1)) {

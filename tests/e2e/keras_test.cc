@@ -82,6 +82,69 @@ TEST_CASE("models that Keras saved predict here what they predicted there") {
   }
 }
 
+TEST_CASE("sizes that a Keras model leaves open are given to import") {
+  const TemporaryFolder folder;
+  const auto import = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"import", kFolder + "unsized.keras", "-o", "in"});
+    return meshtrain(more, folder.path());
+  };
+  const Result open = import({});
+  CHECK(open.exit_code == 2);
+  CHECK(contains(open.err, "error[E120]: layer `conv1d` (Conv1D) gets (None, None, 4)"));
+  CHECK(contains(open.err, "--shape ids=SIZE --shape images=SIZE,SIZE,2"));
+  CHECK_FALSE(contains(open.err, "config.yaml"));  // which is not written
+  CHECK_FALSE(std::filesystem::exists(folder.file("in")));
+  for (const auto& [shape, text] : std::vector<std::pair<std::string, std::string>>{
+           {"7", "--shape without a name, but the model has 2 inputs"},
+           {"idx=7", "the model has no input `idx`"},
+           {"ids=7,7", "--shape 7,7 does not fit the input `ids`, which is (None)"},
+           {"images=7,7,3", "--shape images=SIZE,SIZE,2"},
+           {"ids=none", "--shape `ids=none` is no shape"},
+           {"ids=0", "--shape `ids=0` is no shape"},
+           {"ids=", "--shape `ids=` is no shape"}}) {
+    const Result wrong = import({"--shape", shape});
+    CHECK(wrong.exit_code == 2);
+    CHECK_MESSAGE(contains(wrong.err, "error[E140]"), wrong.err);
+    CHECK_MESSAGE(contains(wrong.err, text), wrong.err);
+  }
+  CHECK(import({"--shape", "ids=7", "--shape", "ids=7"}).exit_code == 2);
+  const Result sized = import({"--shape", "ids=7", "--shape", "images=7,7,2"});
+  REQUIRE_MESSAGE(sized.exit_code == 0, sized.err);
+  check_predictions(folder, "unsized", "in/config.yaml", "in/weights.safetensors");
+  // The file of weights fits by its names, whatever the sizes.
+  check_predictions(folder, "unsized", "in/config.yaml", kFolder + "unsized.keras");
+}
+
+TEST_CASE("layers of a nested model that no output is computed from are left out") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "halved.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(contains(imported.err, "warning[W416]"));
+  CHECK(contains(imported.err,
+                 "not taken over: layers `before` (Dense), `z_log_var` (Dense): no "
+                 "output is computed from them"));
+  CHECK(contains(imported.out, ": 4 layers, 6 weights in"));
+  check_predictions(folder, "halved", "in/config.yaml", "in/weights.safetensors");
+  check_predictions(folder, "halved", "in/config.yaml", file);
+}
+
+TEST_CASE("a TimeDistributed model becomes one TimeDistributed for each of its layers") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "filmstrip.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(imported.err.empty());
+  const std::string config = folder.read("in/config.yaml");
+  CHECK(contains(config, "- TimeDistributed: {name: frames_conv, layer: {Conv2D: {"));
+  CHECK(contains(config, "- Call: {layer: frames_conv,"));
+  check_predictions(folder, "filmstrip", "in/config.yaml", "in/weights.safetensors");
+  check_predictions(folder, "filmstrip", "in/config.yaml", file);
+  const Result written = meshtrain({"export", "in/config.yaml", "-o", "out.keras"}, folder.path());
+  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  check_predictions(folder, "filmstrip", "in/config.yaml", "out.keras");
+}
+
 TEST_CASE("models are read where whoever started the program ignores the end of children") {
   const TemporaryFolder folder;
   Command command;

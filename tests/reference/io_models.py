@@ -331,8 +331,42 @@ def spectral():
     return model
 
 
+def unsized():
+    """Steps and images of any size, for layers that need one."""
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    images = keras.Input((None, None, 2), name="images")
+    x = L.Conv1D(4, 3)(L.Embedding(11, 4)(ids))
+    x = L.MultiHeadAttention(2, 3)(x, x)
+    y = L.GlobalAveragePooling2D()(L.Conv2D(3, 3)(images))
+    return keras.Model([ids, images], L.Concatenate()([L.GlobalMaxPooling1D()(x), y]), name="unsized")
+
+
+def halved():
+    """A nested model of which one output is not used, as the encoder of a VAE in front of its decoder."""
+    x = keras.Input((4,), name="seen")
+    h = L.Dense(5, activation="relu", name="hidden")(x)
+    log_variance = L.Dense(2, name="z_log_var")(L.Dense(3, name="before")(h))
+    encoder = keras.Model(x, [L.Dense(2, name="z_mean")(h), log_variance], name="encoder")
+    y = keras.Input((4,), name="x")
+    return keras.Model(y, L.Dense(4, name="decoder")(encoder(y)[0]), name="halved")
+
+
+def filmstrip():
+    """TimeDistributed around models: nested ones, a chain, and one that is called twice."""
+    block = keras.Sequential([L.Conv2D(2, 3, name="conv"), L.BatchNormalization()], name="block")
+    images = keras.Input((6, 6, 2))
+    chain = keras.Model(images, L.Dense(3, name="dense")(L.Flatten()(block(images))), name="chain")
+    steps = keras.Sequential([L.Dense(4, activation="relu"), L.Dropout(0.5), L.Dense(2)], name="steps")
+    a = keras.Input((3, 6, 6, 2), name="a")
+    b = keras.Input((3, 6, 6, 2), name="b")
+    frames = L.TimeDistributed(chain, name="frames")
+    both = L.Concatenate()([frames(a), frames(b)])
+    return keras.Model([a, b], L.LSTM(3)(L.TimeDistributed(steps, name="steps")(both)), name="filmstrip")
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
-          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted, merged]
+          hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
+          unsized, halved, filmstrip, merged]
 
 
 def fill(model, seed):
@@ -347,11 +381,11 @@ def fill(model, seed):
 
 
 def samples(model, seed, count=3):
-    """Inputs by name: small integers where a model takes them, else normal numbers."""
+    """Inputs by name: small integers where a model takes them, else normal numbers. A size of None is 7."""
     rng = np.random.default_rng(seed)
     out = {}
     for x in model.inputs:
-        shape = (count, *x.shape[1:])
+        shape = (count, *(size or 7 for size in x.shape[1:]))
         integers = "int" in x.dtype
         out[x.name] = rng.integers(0, 11, shape, "int32") if integers else rng.normal(size=shape).astype(x.dtype)
         if x.dtype == "bool":  # a step sees the first one at least

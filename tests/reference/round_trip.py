@@ -23,8 +23,9 @@ import numpy as np
 import io_models
 
 TOLERANCE = 1e-5
-NO_SCRIPT = {"attention", "hub", "heads"}  # calls for which a script has no words
-DISSOLVED = {"nested"}  # comes back as one flat model: its weight file is not for the nested one
+NO_SCRIPT = {"attention", "hub", "heads", "unsized"}  # calls for which a script has no words
+OTHER_WEIGHTS = {"halved", "filmstrip"}  # an import leaves some out, or names them anew
+DISSOLVED = {"nested", "halved", "filmstrip"}  # come back flat: their weight files are not for nested models
 
 
 class Failed(Exception):
@@ -97,7 +98,9 @@ class RoundTrip:
         saved = self.folder / f"{name}.keras"
         model.save(saved)
         folder = self.folder / name
-        self.meshtrain("import", saved, "-o", folder)
+        sizes = [f"--shape={x.name}=" + ",".join(str(size) for size in inputs[x.name].shape[1:])
+                 for x in model.inputs if None in x.shape[1:]]
+        self.meshtrain("import", saved, "-o", folder, *sizes)
         config = folder / "config.yaml"
         worst = [check_close("meshtrain predict", expected, self.predict(config, inputs, outputs))]
         ends = [".keras", ".weights.h5", ".json", ".npz", ".safetensors", *([] if name in NO_SCRIPT else [".py"])]
@@ -105,7 +108,8 @@ class RoundTrip:
             self.meshtrain("export", config, "-o", folder / f"out{end}", "-q")
 
         def compare(what, loaded):
-            check_same(what, weights, weights_of(loaded))
+            if name not in OTHER_WEIGHTS:
+                check_same(what, weights, weights_of(loaded))
             worst.append(check_close(what, expected, list(io_models.predictions(loaded, inputs).values())))
 
         keras.utils.clear_session()

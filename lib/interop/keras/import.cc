@@ -12,6 +12,7 @@
 #include "config/precision.h"
 #include "config/schema.h"
 #include "interop/keras/import_graph.h"
+#include "interop/keras/import_shapes.h"
 #include "interop/keras/import_values.h"
 
 namespace meshtrain {
@@ -37,8 +38,11 @@ class ConfigWriter {
     out.dropped = std::move(dropped_);
     for (const KerasLayer& layer : model_.layers) {
       if (!layer.group.empty()) {
-        out.groups.push_back({layer.name, layer.group});
+        out.groups.push_back({layer.name, layer.group, layer.is_distributed});
       }
+    }
+    for (const std::string& group : model_.left_out) {
+      out.groups.push_back({"", group});
     }
     out.num_layers = static_cast<int>(model_.layers.size());
     return out;
@@ -365,7 +369,11 @@ class ConfigWriter {
 }  // namespace
 
 ImportedModel import_keras(const std::string& json, const ImportOptions& options) {
-  return ConfigWriter(read_keras_graph(json, options.file), options).write();
+  KerasModel model = read_keras_graph(json, options.file);
+  set_input_shapes(model, options.shapes);
+  ImportedModel out = ConfigWriter(model, options).write();
+  out.open_shapes = open_input_shapes(model);
+  return out;
 }
 
 }  // namespace meshtrain

@@ -1,6 +1,7 @@
 // A Keras model as a config of ours.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,28 @@ struct ImportedModel {
   std::vector<std::string> dropped;  // what it lacks of the Keras model, line by line
   std::vector<KerasGroup> groups;    // groups of the layers' weights in the model's HDF5 file
   int num_layers = 0;
+  std::vector<std::string> open_shapes;  // "INPUT=SIZE,3" for each Input with a size of None
 };
 
+struct InputShape {
+  std::string input;           // name of the Input; "" for the only one
+  std::vector<int64_t> sizes;  // without the batch
+};
+
+// Reads "[INPUT=]SIZE,SIZE,...". Throws ConfigError E140.
+InputShape parse_input_shape(const std::string& text);
+
 struct ImportOptions {
-  std::string file;             // the JSON's, for messages and the first line of the config
-  std::string version;          // of Keras, if known
-  std::string initial_weights;  // fit.initial_weights; empty: none
+  std::string file;                     // the JSON's, for messages and the first line of the config
+  std::string version;                  // of Keras, if known
+  std::string initial_weights;          // fit.initial_weights; empty: none
+  std::vector<InputShape> shapes = {};  // for Inputs that leave sizes open
 };
 
 // From the JSON of a Sequential or Functional model. Throws ConfigError (exit 6): E405 malformed,
 // E415 code inside, E416 with every layer and argument that there is not here. What only concerns
 // training (an unknown loss, metric or optimizer) is dropped instead.
+// E140 (exit 2): a shape of the options fits no Input.
 ImportedModel import_keras(const std::string& json, const ImportOptions& options);
 
 }  // namespace meshtrain

@@ -7,9 +7,11 @@
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/layer_names.h"
+#include "interop/keras/import_chain.h"
 #include "interop/keras/import_masks.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
+#include "interop/keras/import_unused.h"
 #include "interop/keras/weights.h"
 
 namespace meshtrain {
@@ -38,8 +40,9 @@ class GraphReader {
                                                        : layer + "." + made.output,
                                 call);
     }
-    forget_unread_scores();
     json_.throw_if_refused();
+    leave_out_unused(out_);
+    forget_unread_scores();
   }
 
  private:
@@ -84,28 +87,10 @@ class GraphReader {
                                                    : run_functional(config, path, inputs, is_top);
   }
 
-  // Keras' names of the groups of a list of layers: the class, counted.
-  std::vector<std::string> groups_of(const Json& layers, const std::string& path) const {
-    std::map<std::string, int> used;
-    std::vector<std::string> out;
-    for (const Json& layer : layers) {
-      const std::string class_name = json_.need_text(layer, "class_name", "a layer");
-      if (is_operation(layer)) {
-        out.emplace_back();
-        continue;
-      }
-      const std::string base = group_name(class_name);
-      const int count = used[base]++;
-      out.push_back(
-          fmt::format("{}layers/{}{}", path, base, count == 0 ? "" : fmt::format("_{}", count)));
-    }
-    return out;
-  }
-
   Outputs run_sequential(const Json& object, const Json& config, const std::string& path,
                          std::vector<int> current) {
     const Json& layers = config.at("layers");
-    const std::vector<std::string> groups = groups_of(layers, path);
+    const std::vector<std::string> groups = groups_of_layers(layers, path, json_);
     const bool has_input = !layers.empty() && layers[0].at("class_name") == "InputLayer";
     if (current.empty()) {
       current = {has_input ? add_call(layer_of(layers[0], groups[0]), {})
@@ -166,6 +151,9 @@ class GraphReader {
     if (layer.at("class_name") == "Pipeline" && layer.contains("config")) {
       return run_pipeline(layer.at("config"), inputs);
     }
+    if (const Json* model = distributed_model(layer)) {
+      return run_distributed(layer, *model, group, inputs);
+    }
     const int index = layer_of(layer, group);
     std::vector<int> out = {add_call(index, inputs)};
     out_.calls.back().keywords = keywords;
@@ -190,6 +178,51 @@ class GraphReader {
     }
     --depth_;
     return out;
+  }
+
+  // The model within a TimeDistributed, or null.
+  static const Json* distributed_model(const Json& layer) {
+    const Json* config = find_member(layer, "config");
+    const bool is_wrapper = layer.at("class_name") == "TimeDistributed" && config != nullptr;
+    const Json* inner = is_wrapper && config->is_object() ? find_member(*config, "layer") : nullptr;
+    const Json* name =
+        inner != nullptr && inner->is_object() ? find_member(*inner, "class_name") : nullptr;
+    return name != nullptr && name->is_string() && is_keras_model(*name) ? inner : nullptr;
+  }
+
+  // A TimeDistributed of a model is one of each of its layers, where these follow each other.
+  std::vector<int> run_distributed(const Json& layer, const Json& model, const std::string& group,
+                                   const std::vector<int>& inputs) {
+    const auto chain = layers_of_chain(model, group + "/layer/", json_);
+    if (!chain || inputs.size() != 1) {
+      json_.refuse(name_of_layer(layer, json_), "TimeDistributed",
+                   "holds a model whose layers do not follow each other one by one; in Keras, put "
+                   "a TimeDistributed around each of its layers, and merge their outputs outside");
+      return {add_call(layer_of(layer, group), inputs)};
+    }
+    int current = inputs[0];
+    for (const ChainLayer& each : *chain) {
+      const int index = layer_of(distributed(layer, *each.layer), each.group);
+      out_.layers[static_cast<size_t>(index)].is_distributed = true;
+      const int call = add_call(index, {current});
+      mask_sources_[call] = source_behind(out_.layers[static_cast<size_t>(index)],
+                                          out_.calls.back(), mask_source(current));
+      current = call;
+    }
+    return {current};
+  }
+
+  // The TimeDistributed `outer` around `inner`; the same one at each call.
+  const Json& distributed(const Json& outer, const Json& inner) {
+    std::unique_ptr<Json>& out = distributed_[&inner];
+    if (out == nullptr) {
+      Json config = outer.at("config");
+      config["name"] =
+          fmt::format("{}_{}", name_of_layer(outer, json_), name_of_layer(inner, json_));
+      config["layer"] = inner;
+      out = std::make_unique<Json>(Json{{"class_name", "TimeDistributed"}, {"config", config}});
+    }
+    return *out;
   }
 
   // As further_outputs() of the layer that is going to be.
@@ -337,7 +370,7 @@ class GraphReader {
   Outputs run_functional(const Json& config, const std::string& path, const std::vector<int>& given,
                          bool is_top) {
     const Json& layers = config.at("layers");
-    const std::vector<std::string> groups = groups_of(layers, path);
+    const std::vector<std::string> groups = groups_of_layers(layers, path, json_);
     const KerasNodes found = read_nodes(layers, json_);
     Done done;
     bind_inputs(config, layers, groups, given, done, is_top);
@@ -460,6 +493,7 @@ class GraphReader {
   ImportedMasks masks_;
   std::map<const Json*, int> by_place_;            // layers by their place in the JSON
   std::vector<std::unique_ptr<Json>> operations_;  // operations as layers; kept for their places
+  std::map<const Json*, std::unique_ptr<Json>> distributed_;  // by the layer within
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ struct KerasLayer {
   std::string class_name;  // "Input" for an InputLayer
   Json config;
   std::string group;  // of its weights in an HDF5 file: "layers/dense_1"; "" when it has none there
+  bool is_distributed = false;  // a TimeDistributed; `group` is that of the layer within it
 };
 
 // One use of a layer. The first use of a layer stands before its others.
@@ -37,6 +38,7 @@ struct KerasModel {
   std::vector<std::pair<std::string, int>> outputs;  // names, given or the layers', and calls
   bool outputs_are_named = false;                    // the model returns a map
   std::vector<std::string> dropped;                  // what the layers lack, line by line
+  std::vector<std::string> left_out;                 // groups of layers that are not here
   Json compile;                                      // compile_config; null when there is none
 };
 

@@ -273,6 +273,27 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
   return out;
 }
 
+// weight_groups() with the places that they have in a file with these groups.
+std::vector<WeightGroup> groups_in_file(const Layer& layer, const KerasGroup& group) {
+  std::vector<WeightGroup> out = weight_groups(layer, group.group);
+  if (!group.is_inner) {
+    return out;
+  }
+  out.erase(out.begin());  // a TimeDistributed has no weights of its own
+  const std::string within = group.group + "/layer";
+  for (WeightGroup& each : out) {
+    MESHTRAIN_CHECK(starts_with(each.group, within), "{}", each.group);
+    each.group = group.group + each.group.substr(within.size());
+  }
+  return out;
+}
+
+bool is_left_out(const std::string& dataset, const std::vector<KerasGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [&](const KerasGroup& group) {
+    return group.layer.empty() && starts_with(dataset, group.group + "/");
+  });
+}
+
 // The weight that a dataset of Keras 2 holds, or null. Its files, those of keras.applications too,
 // name them "LAYER/LAYER/kernel:0", the oldest "LAYER/LAYER_W_1:0".
 const Weight* weight_of_keras2(const std::string& dataset,
@@ -371,7 +392,7 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
   for (const KerasGroup& group : groups) {
     const auto layer = layers.find(group.layer);
     if (layer != layers.end()) {
-      for (WeightGroup& each : weight_groups(*layer->second, group.group)) {
+      for (WeightGroup& each : groups_in_file(*layer->second, group)) {
         by_group.emplace(std::move(each.group), std::move(each.weights));
       }
     }
@@ -380,7 +401,8 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
   std::set<const Weight*> found;
   for (NamedTensor& dataset : file.datasets) {
     if (starts_with(dataset.name, "optimizer/") || starts_with(dataset.name, "metrics/") ||
-        dataset.name.find("seed_generator/") != std::string::npos) {
+        dataset.name.find("seed_generator/") != std::string::npos ||
+        is_left_out(dataset.name, groups)) {
       continue;
     }
     if (const Weight* weight = weight_of_keras2(dataset.name, layers)) {

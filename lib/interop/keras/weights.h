@@ -12,8 +12,9 @@
 namespace meshtrain {
 
 struct KerasGroup {
-  std::string layer;  // its name here
-  std::string group;  // "layers/dense_1"
+  std::string layer;      // its name here; "": left out, its weights are ignored
+  std::string group;      // "layers/dense_1"
+  bool is_inner = false;  // the layer is a TimeDistributed, and the group that of the one within
 };
 
 // The name of a layer class's groups: "separable_conv2d".

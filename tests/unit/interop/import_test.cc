@@ -249,7 +249,15 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
                {"class_name": "Mine", "config": {}})"),
             "E416", "initializer `Mine`"},
            {layer("Dense", R"("name": "d", "units": 2, "dtype": "int8_from_float32")"), "E416",
-            "the dtype policy `int8_from_float32`"}}) {
+            "the dtype policy `int8_from_float32`"},
+           {layer("TimeDistributed", R"("name": "td", "layer": {"class_name": "Functional",
+               "config": {"name": "f", "input_layers": [["i", 0, 0]], "output_layers": [["a", 0, 0]],
+                 "layers": [{"class_name": "InputLayer", "config": {"name": "i"},
+                             "inbound_nodes": []},
+                            {"class_name": "Add", "config": {"name": "a"},
+                             "inbound_nodes": [[["i", 0, 0, {}], ["i", 0, 0, {}]]]}]}})"),
+            "E416",
+            "layer `td` (TimeDistributed) holds a model whose layers do not follow each other"}}) {
     CAPTURE(c.layers);
     const test::Caught error = caught([&] { import_text(sequential(good + ", " + c.layers)); });
     CAPTURE(error.text);

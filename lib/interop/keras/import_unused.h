@@ -1,0 +1,12 @@
+// Layers of nested models that nothing reads: a VAE's decoder takes one output of its encoder.
+#pragma once
+
+#include "interop/keras/import_graph.h"
+
+namespace meshtrain {
+
+// Removes the calls from which no output of the model is computed, and the layers that then have
+// none. Notes them in `model.dropped`, and their weights' groups in `model.left_out`.
+void leave_out_unused(KerasModel& model);
+
+}  // namespace meshtrain
