@@ -30,7 +30,7 @@ struct Engine::Impl {
   void make_programs(const std::vector<StepBatch>& steps, const StepsUpTo& steps_up_to);
   // Takes memory for programs that are made, beside those that are there; throws ConfigError when
   // they do not fit.
-  void make_room(const std::vector<StepBatch>& steps, const std::vector<Program>& made,
+  void make_room(const std::vector<StepBatch>& steps, const std::vector<Program>& added,
                  const StepsUpTo& steps_up_to);
   std::shared_ptr<gpu::Device> checked(const std::shared_ptr<gpu::Device>& opened) const;
   // Bytes that this process may take of its host's memory; 0 when unknown.

@@ -34,14 +34,14 @@ Engine::Impl::Compiled& Engine::Impl::compiled(StepKind kind, int64_t batch) {
   return *programs.at({kind, batch});
 }
 
-void Engine::Impl::make_room(const std::vector<StepBatch>& steps, const std::vector<Program>& made,
+void Engine::Impl::make_room(const std::vector<StepBatch>& steps, const std::vector<Program>& added,
                              const StepsUpTo& steps_up_to) {
   StepMemory& memory = store.step_memory();
   const std::vector<int64_t> blocks = memory.block_bytes();
   if (device != nullptr) {
-    memory.extend(check_steps_fit(setup, steps, made, blocks, steps_up_to, *device));
+    memory.extend(check_steps_fit(setup, steps, added, blocks, steps_up_to, *device));
   } else {
-    check_host_steps(setup, steps, made,
+    check_host_steps(setup, steps, added,
                      blocks.empty() ? 0 : *std::max_element(blocks.begin(), blocks.end()),
                      free_memory());
   }
