@@ -205,8 +205,7 @@ class GraphReader {
       const int index = layer_of(distributed(layer, *each.layer), each.group);
       out_.layers[static_cast<size_t>(index)].is_distributed = true;
       const int call = add_call(index, {current});
-      mask_sources_[call] = source_behind(out_.layers[static_cast<size_t>(index)],
-                                          out_.calls.back(), mask_source(current));
+      masks_.add(call, out_.layers[static_cast<size_t>(index)], {current});
       current = call;
     }
     return {current};
