@@ -32,6 +32,7 @@ struct Engine::Impl {
   // they do not fit.
   void make_room(const std::vector<StepBatch>& steps, const std::vector<Program>& added,
                  const StepsUpTo& steps_up_to);
+  // The device that was opened, once it is known that the variables fit there.
   std::shared_ptr<gpu::Device> checked(const std::shared_ptr<gpu::Device>& opened) const;
   // Bytes that this process may take of its host's memory; 0 when unknown.
   int64_t free_memory() const;

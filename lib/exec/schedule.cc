@@ -39,8 +39,7 @@ class Tracker {
   // Whether `access` by `worker` must come after something of another worker.
   bool conflicts(const Access& access, int worker) const {
     return std::any_of(seen_.begin(), seen_.end(), [&](const Seen& seen) {
-      return seen.worker != worker && (seen.access.is_write || access.is_write) &&
-             seen.access.begin < access.end && access.begin < seen.access.end;
+      return seen.worker != worker && cpu::conflict(seen.access, access);
     });
   }
   void add(const Access& access, int worker) {

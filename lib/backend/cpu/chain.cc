@@ -40,11 +40,9 @@ constexpr size_t kMostMembers = 24;
 constexpr size_t kWindow = 12;         // kernels from one member to the next
 constexpr double kWorthJoining = 1e4;  // nanoseconds of all members
 
-bool conflict(const std::vector<Access>& a, const std::vector<Access>& b) {
+bool any_conflict(const std::vector<Access>& a, const std::vector<Access>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Access& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Access& y) {
-      return (x.is_write || y.is_write) && x.begin < y.end && y.begin < x.end;
-    });
+    return std::any_of(b.begin(), b.end(), [&](const Access& y) { return conflict(x, y); });
   });
 }
 
@@ -126,7 +124,7 @@ class Joiner {
 
   bool touches(size_t kernel, const std::vector<size_t>& others) const {
     return std::any_of(others.begin(), others.end(),
-                       [&](size_t other) { return conflict(whole_[kernel], whole_[other]); });
+                       [&](size_t other) { return any_conflict(whole_[kernel], whole_[other]); });
   }
 
   // Whether a kernel uses something of the chain, part by part. Then it has as many parts, or the
@@ -136,12 +134,12 @@ class Joiner {
     if (parts < least_parts_ || !touches(kernel, members_))
       return false;
     for (const size_t member : members_) {
-      if (!conflict(whole_[member], whole_[kernel]))
+      if (!any_conflict(whole_[member], whole_[kernel]))
         continue;
       for (int64_t part = 0; part < parts; ++part) {
         const std::vector<Access> own = accesses(kernel, part, part + 1, parts);
-        if (conflict(own, accesses(member, 0, part, parts)) ||
-            conflict(own, accesses(member, part + 1, parts, parts)))
+        if (any_conflict(own, accesses(member, 0, part, parts)) ||
+            any_conflict(own, accesses(member, part + 1, parts, parts)))
           return false;
       }
     }

@@ -34,6 +34,11 @@ class Kernel {
   virtual double cost() const = 0;
 };
 
+// Whether two accesses must keep their order: they overlap, and one of them writes.
+inline bool conflict(const Access& a, const Access& b) {
+  return (a.is_write || b.is_write) && a.begin < b.end && b.begin < a.end;
+}
+
 using KernelPtr = std::unique_ptr<Kernel>;
 using KernelList = std::vector<KernelPtr>;  // to be run one after the other
 
