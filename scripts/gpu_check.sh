@@ -92,6 +92,7 @@ clean_up() {
   rm -rf "$work"
 }
 trap clean_up EXIT
+export MESHTRAIN_TEST_SOURCES=$PWD   # whose goldens the suites read
 export MESHTRAIN_CACHE=$work/cache  # what one part compiles no other one compiles again
 most_jobs=$(nproc)
 [ "$most_jobs" -le 16 ] || most_jobs=16  # each is a process on the GPU
@@ -135,16 +136,25 @@ find_sanitizer() {
   return 1
 }
 
+# unpack TARBALL: into $work; with Python where there is no xz.
+unpack() {
+  if [[ $1 != *.xz ]] || command -v xz >/dev/null; then
+    tar -C "$work" -xf "$1"
+  else
+    "$python" -c "import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter='tar')" "$1" "$work"
+  fi
+}
+
 # Sets program, suites, configs and the folders of libraries.
 part_build() {
   local log=$out/build.log
   if [ -z "$tarball" ]; then
     # Where both are, the one with tests, which sorts first by bytes.
-    tarball=$(find build -maxdepth 1 -name 'meshtrain-*.tar.gz' 2>/dev/null | LC_ALL=C sort | head -1)
+    tarball=$(find build -maxdepth 1 -name 'meshtrain-*.tar.[gx]z' 2>/dev/null | LC_ALL=C sort | head -1)
   fi
   if [ -n "$tarball" ]; then
-    if ! tar -C "$work" -xzf "$tarball" 2>"$log"; then
-      result build FAILED "$tarball cannot be unpacked: $(head -1 "$log")"
+    if ! unpack "$tarball" 2>"$log"; then
+      result build FAILED "$tarball cannot be unpacked: $(tail -1 "$log")"
       return 1
     fi
     root=$(echo "$work"/meshtrain-*)

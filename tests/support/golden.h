@@ -8,6 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "support/sources.h"
+
 namespace meshtrain::test {
 
 inline std::string read_text(const std::string& path) {
@@ -18,7 +20,7 @@ inline std::string read_text(const std::string& path) {
 
 // `name`: below tests/golden, "passes/mlp.ir".
 inline void check_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/" + name;
+  const std::string path = source_folder() + "/tests/golden/" + name;
   const bool equal = read_text(path) == text;
   if (!equal) {
     std::ofstream(path + ".new", std::ios::binary) << text;
