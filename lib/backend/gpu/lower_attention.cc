@@ -1,5 +1,8 @@
-// Launches of device/attention.cuh.
+// Launches of device/attention_tiles.cuh, and of device/attention.cuh, which computes what those do
+// not: float64, and rows that are too long for registers.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
@@ -10,34 +13,72 @@
 namespace meshtrain::gpu {
 namespace {
 
-// A kernel of device/attention.cuh: sizes are constants; arrays, and where the shard begins, are
-// arguments.
+// As in device/attention_tiles.cuh.
+constexpr int64_t kBlockRows = 128;
+constexpr int64_t kMostWords = 512;  // of a key and a value
+
+int64_t words_of(DType dtype, int64_t size) {
+  const int64_t of_word = 4 / static_cast<int64_t>(dtype_size(dtype));
+  return (size + 8 * of_word - 1) / (8 * of_word) * 8;
+}
+
+// A kernel of these files: sizes are constants; arrays, and where the shard begins, are arguments.
 class AttentionLaunch {
  public:
   AttentionLaunch(const AttentionShape& shape, const AttentionMasks& masks,
                   const std::byte* lse_cotangent)
       : shape_(shape), masks_(masks), lse_cotangent_(lse_cotangent) {}
 
-  // `rows`: threads at work. `arrays`: the first arguments.
-  Launch launch(std::string_view kernel, int64_t rows, int64_t work,
+  // `rows`: of each sample and head, and `heads`: those at work. `arrays`: the first arguments.
+  Launch launch(std::string_view kernel, int64_t rows, int64_t heads, int64_t work,
                 const std::vector<const std::byte*>& arrays) const {
+    const bool has_tiles = uses_tiles(), is_gradient = kernel != "attention";
+    const int64_t tile = has_tiles ? tile_of(is_gradient) : 0;
     Launch out;
-    out.blocks = blocks_for(rows, 1);
+    out.blocks =
+        has_tiles
+            ? static_cast<uint64_t>(shape_.batch * heads * ((rows + kBlockRows - 1) / kBlockRows))
+            : blocks_for(shape_.batch * heads * rows, 1);
     out.work = work;
     for (const std::byte* array : arrays)
       out.args.push_back(address(array));
     add_arguments(out.args);
-    out.body = make_body(kernel,
-                         call_text(kernel,
-                                   {attending(static_cast<int64_t>(out.blocks) * kThreads),
-                                    std::string(type_name(shape_.dtype))},
-                                   false, scales()),
-                         0, false, "attention");
+    const std::string name = fmt::format("{}{}", kernel, has_tiles ? "_tiles" : "");
+    const int64_t step = has_tiles ? 0 : static_cast<int64_t>(out.blocks) * kThreads;
+    out.body =
+        make_body(name,
+                  call_text(name,
+                            {attending(step, tile, has_tiles && has_vectors(arrays)),
+                             std::string(type_name(shape_.dtype))},
+                            has_tiles, scales()),
+                  has_tiles ? shared_bytes(tile) : 0, has_tiles, has_tiles ? "attention_tiles" : "attention");
     return out;
   }
 
  private:
-  std::string attending(int64_t step) const {
+  int64_t words() const {
+    return words_of(shape_.dtype, shape_.head_size) + words_of(shape_.dtype, shape_.value_size);
+  }
+  bool uses_tiles() const { return shape_.dtype != DType::kFloat64 && words() <= kMostWords; }
+  // Rows of the other side that are in shared memory: as many as leave registers for two blocks.
+  // Gradients have two products of each pair.
+  int64_t tile_of(bool is_gradient) const {
+    const int64_t tile = words() <= 64 ? 64 : words() <= 128 ? 32 : 16;
+    return is_gradient ? std::max<int64_t>(tile / 2, 16) : tile;
+  }
+  // Both rows, each four words longer, and two numbers.
+  unsigned shared_bytes(int64_t tile) const {
+    return static_cast<unsigned>(tile * (words() + 8 + 2) * 4);
+  }
+  bool has_vectors(const std::vector<const std::byte*>& arrays) const {
+    constexpr int64_t kAccess = 16;
+    const auto item = static_cast<int64_t>(dtype_size(shape_.dtype));
+    return shape_.head_size * item % kAccess == 0 && shape_.value_size * item % kAccess == 0 &&
+           std::all_of(arrays.begin(), arrays.end(),
+                       [](const std::byte* array) { return is_aligned(array, kAccess); });
+  }
+
+  std::string attending(int64_t step, int64_t tile, bool has_vectors) const {
     const AttentionShape& n = shape_;
     const auto flag = [](std::string_view name, bool value) {
       return Field(name, std::string_view(value ? "true" : "false"));
@@ -64,7 +105,9 @@ class AttentionLaunch {
          {"mask_head", n.mask_has_heads ? n.queries : 0},
          {"global_heads", n.global_heads},
          {"global_queries", n.global_queries},
-         {"step", step}});
+         {"step", step},
+         {"tile", tile},
+         flag("vector", has_vectors)});
   }
 
   std::string scales() const {
@@ -143,7 +186,7 @@ void GpuLowering::make(const AttentionSpec& spec) {
       uses.push_back({data, size, false});
   });
   const AttentionLaunch kernel(n, spec.masks, nullptr);
-  add(kernel.launch("attention", rows, rows * n.keys * (n.head_size + n.value_size),
+  add(kernel.launch("attention", n.queries, n.heads, rows * n.keys * (n.head_size + n.value_size),
                     {spec.q, spec.k, spec.v, spec.o, spec.lse}),
       uses);
 }
@@ -173,7 +216,8 @@ void GpuLowering::make(const AttentionGradSpec& spec) {
   uses.push_back({delta, bytes.lse, true});
   if (spec.lse_cotangent != nullptr)
     uses.push_back({spec.lse_cotangent, bytes.lse, false});
-  add(kernel.launch("attention_query_grad", rows, pairs * (2 * n.head_size + n.value_size),
+  add(kernel.launch("attention_query_grad", n.queries, n.heads,
+                    pairs * (2 * n.head_size + n.value_size),
                     {spec.q, spec.k, spec.v, spec.o, spec.lse, spec.o_cotangent, spec.dq, delta}),
       uses);
   uses = reads;
@@ -182,7 +226,8 @@ void GpuLowering::make(const AttentionGradSpec& spec) {
   uses.push_back({spec.dv, bytes.v, true});
   if (spec.lse_cotangent != nullptr)  // an argument of this text, too
     uses.push_back({spec.lse_cotangent, bytes.lse, false});
-  add(kernel.launch("attention_key_grad", key_rows, pairs * 2 * (n.head_size + n.value_size),
+  add(kernel.launch("attention_key_grad", n.keys, n.groups,
+                    pairs * 2 * (n.head_size + n.value_size),
                     {spec.q, spec.k, spec.v, spec.lse, spec.o_cotangent, delta, spec.dk, spec.dv}),
       uses);
 }

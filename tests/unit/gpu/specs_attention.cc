@@ -107,6 +107,18 @@ std::vector<KernelCase> attention_specs() {
     shape.mask_has_heads = true;
     shape.window = 0;
     add_attention(list, shape, {.pairs = true}, "with dropout");
+    // Several blocks of several tiles, whole accesses; as rows, and as sizes, of a GPT.
+    AttentionShape large;
+    large.dtype = dtype;
+    large.batch = large.groups = 1;
+    large.queries = large.keys = large.global_queries = 150;
+    large.heads = large.global_heads = 2;
+    large.head_size = large.value_size = 24;
+    large.scale = 0.2;
+    large.causal = true;
+    add_attention(list, large, {}, "of three tiles");
+    large.window = 40;
+    add_attention(list, large, {}, "of three tiles in a window");
     for (bool inverse : {false, true}) {
       const RotaryShape rotary{dtype, 3, 9, 2, 10, inverse, inverse};
       const int64_t angles = (inverse ? 3 : 1) * 9 * 5;

@@ -1,7 +1,8 @@
 // Attention, its gradients, and rotary positions (formulas: ir/ops/attention.cc).
 //
 // A thread computes a row of queries, or one of keys: nothing of queries x keys is stored, and sums
-// have one order. Scores and sums are float, or double where elements are.
+// have one order. Scores and sums are float, or double where elements are. What tensor cores can
+// compute is computed by attention_tiles.cuh.
 #pragma once
 
 #include "backend/formulas/dropout.h"
@@ -24,6 +25,9 @@ struct Attending {
   long long mask_batch, mask_head;         // rows of a mask from one sample, one head to the next
   long long global_heads, global_queries;  // of the whole array: places of dropout
   long long step;                          // rows that all threads take at once
+  // Of attention_tiles.cuh: rows of a tile; whether rows are whole accesses of 16 bytes.
+  int tile;
+  bool vector;
 
   MT_FN constexpr long long readers() const { return heads / groups; }
 };
