@@ -276,20 +276,22 @@ is_named() {
   return 1
 }
 
-# cases_of SUITE FILTER...: names of its test cases, one a line; complaints go to $log.
+# cases_of SUITE FILTER...: names of its test cases, one a line; complaints go to $log. A comma in a name would end
+# a filter of --test-case: "?" stands for it.
 cases_of() {
   "${libraries[@]}" timeout 20 "$@" --list-test-cases 2>>"$log" | sed '/^\[doctest\]/d; /^=*$/d'
 }
 
 # start_cases WHAT COMMAND...: the cases of the chosen suites by COMMAND, but those of the test suites "host",
-# which open no device, and "parts".
+# which open no device, "emulator" (on a GPU), and "parts".
 start_cases() {
-  local what=$1 suite name
+  local what=$1 suite name left_out=parts,host
   shift
+  [ -n "$dry_run" ] || left_out+=,emulator
   for suite in "${chosen[@]}"; do
     while read -r name; do
-      start "$what$(basename "$suite"): $name" "${libraries[@]}" "$@" "$suite" --test-case="$name"
-    done < <(cases_of "$suite" --test-suite-exclude=parts,host)
+      start "$what$(basename "$suite"): $name" "${libraries[@]}" "$@" "$suite" --test-case="${name//,/?}"
+    done < <(cases_of "$suite" --test-suite-exclude=$left_out)
   done
 }
 
@@ -303,7 +305,7 @@ start_parts() {
       [[ $name =~ ^($names) ]] || continue
       for ((part = 0; part < count; part++)); do
         start "$what$(basename "$suite"): $name, part $part" "${libraries[@]}" \
-          "MESHTRAIN_TEST_PART=$part/$in_parts" "$@" "$suite" --test-case="$name"
+          "MESHTRAIN_TEST_PART=$part/$in_parts" "$@" "$suite" --test-case="${name//,/?}"
       done
     done < <(cases_of "$suite" --test-suite=parts)
   done

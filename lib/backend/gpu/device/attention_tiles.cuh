@@ -13,6 +13,9 @@ namespace mt {
 namespace {
 
 constexpr int kWarpRows = 16, kBlockRows = kWarpRows * (int)kThreads / 32;
+// What rounding probabilities and their gradients to 16 bits takes evens out over many keys. Over
+// so few it is multiplied as well: a vector added to all keys must have no gradient.
+constexpr long long kFewKeys = 64;
 
 MT_FN float exp_of(float x) {
 #ifdef __CUDA_ARCH__
@@ -84,20 +87,33 @@ MT_FN void multiply_rows(float (&c)[N][4], const unsigned (&own)[K][4], const un
     }
   }
 }
-// sums += c (16 x rows of the tile) times the tile.
-template <class T, int M, int N>
-MT_FN void multiply_tile(float (&sums)[M][4], const float (&c)[N][4], const unsigned* tile,
-                         int row_words, const WarpLane& at) {
+// sums += c (16 x rows of the tile) times the tile. `keeps_rest`: what rounding to 16 bits takes
+// from c is multiplied as well.
+template <class T, bool keeps_rest = false, int M, int N>
+MT_FN void multiply_tile(float (&sums)[M][4], float (&c)[N][4], const unsigned* tile, int row_words,
+                         const WarpLane& at) {
   constexpr int kRows = 8 * kOfWord<T>;  // of a product
+  constexpr bool kHasRest = keeps_rest && sizeof(T) == 2;
 #pragma unroll
   for (int k = 0; k < 8 * N / kRows; ++k) {
-    unsigned a[4];
+    unsigned a[4], rest[4];
     left_of(T{}, a, c, k);
+    if constexpr (kHasRest) {
+#pragma unroll
+      for (int n = 2 * k; n < 2 * k + 2; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          c[n][e] -= rounded<T>(c[n][e]);
+      }
+      left_of(T{}, rest, c, k);
+    }
 #pragma unroll
     for (int m = 0; m < M; ++m) {
       unsigned b[2];
       take_columns(T{}, b, tile, row_words, k * kRows, 8 * m, at);
       add_product(T{}, sums[m], a, b);
+      if constexpr (kHasRest)
+        add_product(T{}, sums[m], rest, b);
     }
   }
 }
@@ -156,6 +172,7 @@ template <Attending A, class T>
 MT_FN void attention_tiles(const unsigned long long* arg, unsigned block, unsigned char* shared,
                            AttentionScales<float> scales) {
   constexpr int tile = A.tile;
+  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
   constexpr int k_words = kRowWords<T, A.head_size>, v_words = kRowWords<T, A.value_size>;
   using P = Pairs<A, T, 5>;
   const P pairs{arg, scales};
@@ -206,7 +223,7 @@ MT_FN void attention_tiles(const unsigned long long* arg, unsigned block, unsign
               pairs.factor(b, h, query + at.group + e / 2 * 8, key + 8 * n + 2 * at.place + e % 2);
       }
     }
-    multiply_tile<T>(sums, scores, values, v_words, at);
+    multiply_tile<T, kHasFewKeys>(sums, scores, values, v_words, at);
   }
   if (own.left <= 0)
     return;
@@ -255,6 +272,7 @@ template <Attending A, class T>
 MT_FN void attention_query_grad_tiles(const unsigned long long* arg, unsigned block,
                                       unsigned char* shared, AttentionScales<float> scales) {
   constexpr int tile = A.tile;
+  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
   constexpr int k_words = kRowWords<T, A.head_size>, v_words = kRowWords<T, A.value_size>;
   using P = Pairs<A, T, 8>;
   const P pairs{arg, scales};
@@ -307,7 +325,7 @@ MT_FN void attention_query_grad_tiles(const unsigned long long* arg, unsigned bl
         scores[n][e] = is_out ? 0.0f : ds;
       }
     }
-    multiply_tile<T>(sums, scores, keys, k_words, at);
+    multiply_tile<T, kHasFewKeys>(sums, scores, keys, k_words, at);
   }
   const float one[2] = {1.0f, 1.0f};
   write_rows<A.head_size>((T*)arg[6] + row * A.head_size, A.heads * A.head_size, own.left, sums,
@@ -321,6 +339,7 @@ template <Attending A, class T>
 MT_FN void attention_key_grad_tiles(const unsigned long long* arg, unsigned block,
                                     unsigned char* shared, AttentionScales<float> scales) {
   constexpr int tile = A.tile;
+  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
   constexpr int q_words = kRowWords<T, A.head_size>, g_words = kRowWords<T, A.value_size>;
   using P = Pairs<A, T, 8>;
   const P pairs{arg, scales};
@@ -376,8 +395,10 @@ MT_FN void attention_key_grad_tiles(const unsigned long long* arg, unsigned bloc
           products[n][e] = is_out ? 0.0f : ds;
         }
       }
-      multiply_tile<T>(value_sums, scores, cotangents, g_words, at);
-      multiply_tile<T>(key_sums, products, queries, q_words, at);
+      multiply_tile<T, kHasFewKeys>(value_sums, scores, cotangents, g_words, at);
+      // One vector added to all keys changes no probability: what is rounded off here would be all
+      // of its gradient.
+      multiply_tile<T, true>(key_sums, products, queries, q_words, at);
     }
   }
   const float one[2] = {1.0f, 1.0f};
