@@ -396,9 +396,7 @@ MT_FN void attention_key_grad_tiles(const unsigned long long* arg, unsigned bloc
         }
       }
       multiply_tile<T, kHasFewKeys>(value_sums, scores, cotangents, g_words, at);
-      // One vector added to all keys changes no probability: what is rounded off here would be all
-      // of its gradient.
-      multiply_tile<T, true>(key_sums, products, queries, q_words, at);
+      multiply_tile<T, kHasFewKeys>(key_sums, products, queries, q_words, at);
     }
   }
   const float one[2] = {1.0f, 1.0f};
