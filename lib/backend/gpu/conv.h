@@ -1,4 +1,4 @@
-// Which convolutions cuDNN computes.
+// Which convolutions cuDNN can compute.
 #pragma once
 
 #include "backend/kernel_spec.h"
