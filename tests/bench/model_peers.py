@@ -2,6 +2,7 @@
 """Peers of models.py: training steps of small GPTs, recurrent layers and a ResNet, and attention, by PyTorch or Keras on JAX.
 
   model_peers.py torch|keras WORKLOAD --threads N [--compile] [--channels-last]
+  model_peers.py torch WORKLOAD --device cuda [--bf16] [--compile]     language models only
 
 Reads lines "run STEPS" and answers "US x", the median time of a step in microseconds. Models are nanoGPT's: no biases
 in `nano` and `char`, tied head, AdamW, gradients clipped to norm 1. Attention is F.scaled_dot_product_attention, or
@@ -16,7 +17,7 @@ import time
 from model_workloads import ATTENTION, IMAGES, MODELS, RECURRENT, WORKLOADS
 
 
-def torch_model(size):
+def torch_model(size, device):
     import torch
     from torch import nn
     import torch.nn.functional as F
@@ -55,11 +56,11 @@ def torch_model(size):
             return F.cross_entropy(logits.view(-1, size.classes), targets.view(-1))
 
     torch.manual_seed(1)
-    model = Gpt()
+    model = Gpt().to(device)
     for parameter in model.parameters():
         if parameter.dim() == 2:
             torch.nn.init.normal_(parameter, std=0.02)
-    ids = torch.randint(0, size.classes, (8, size.batch, size.context + 1))
+    ids = torch.randint(0, size.classes, (8, size.batch, size.context + 1), device=device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     return model, ids, optimizer
 
@@ -149,13 +150,21 @@ def torch_step(arguments):
         return torch_recurrent_step(RECURRENT[arguments.workload], arguments.compile)
     if arguments.workload in IMAGES:
         return torch_images_step(IMAGES[arguments.workload], arguments.compile, arguments.channels_last)
-    model, ids, optimizer = torch_model(MODELS[arguments.workload])
+    size = MODELS[arguments.workload]
+    if arguments.batch:
+        size = size._replace(batch=arguments.batch)
+    if arguments.context:
+        size = size._replace(context=arguments.context)
+    torch.set_float32_matmul_precision("high")  # as meshtrain's default on a GPU
+    model, ids, optimizer = torch_model(size, arguments.device)
     forward = torch.compile(model) if arguments.compile else model
 
     def step(index):
         batch = ids[index % len(ids)]
         optimizer.zero_grad(set_to_none=True)
-        forward(batch[:, :-1], batch[:, 1:].contiguous()).backward()
+        with torch.autocast(arguments.device, torch.bfloat16, enabled=arguments.bf16):
+            loss = forward(batch[:, :-1], batch[:, 1:].contiguous())
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return step
@@ -217,6 +226,25 @@ def keras_step(arguments):
     return step
 
 
+def seconds_of_step(step, steps, device):
+    """The median; on a GPU, which is given the next step before the last is done, the mean."""
+    if device == "cuda":
+        import torch
+        step(0)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for index in range(steps):
+            step(index)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / steps
+    times = []
+    for index in range(steps):
+        start = time.perf_counter()
+        step(index)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("framework", choices=("torch", "keras"))
@@ -224,6 +252,10 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--channels-last", action="store_true", help="images of PyTorch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--bf16", action="store_true", help="under autocast")
+    parser.add_argument("--batch", type=int, help="another one than the workload's")
+    parser.add_argument("--context", type=int, help="another one than the workload's")
     arguments = parser.parse_args()
     step = (torch_step if arguments.framework == "torch" else keras_step)(arguments)
     step(0)
@@ -231,12 +263,7 @@ def main():
         words = line.split()
         if len(words) != 2 or words[0] != "run":
             raise SystemExit(f"expected 'run STEPS', read {line!r}")
-        times = []
-        for index in range(int(words[1])):
-            start = time.perf_counter()
-            step(index)
-            times.append(time.perf_counter() - start)
-        print(f"US {1e6 * statistics.median(times):.1f}", flush=True)
+        print(f"US {1e6 * seconds_of_step(step, int(words[1]), arguments.device):.1f}", flush=True)
 
 
 if __name__ == "__main__":

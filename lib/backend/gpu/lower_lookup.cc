@@ -10,7 +10,7 @@ namespace meshtrain::gpu {
 namespace {
 
 constexpr int64_t kIdBytes = 4;
-constexpr int64_t kScatterBlocks = 528;  // each looks at all ids
+constexpr int64_t kScatterBlocks = 528;  // at most; each looks at all ids
 constexpr int64_t kFewestColumns = 32;
 // As in device/lookup.cuh.
 constexpr int64_t kChunk = 2048;
@@ -60,12 +60,11 @@ void GpuLowering::make(const ScatterAddRowsSpec& spec) {
   const auto item = static_cast<int64_t>(dtype_size(shape.dtype));
   if (shape.rows * shape.row_elements == 0)
     return;
-  const int64_t range =
-      parts_of(shape.rows, std::min(shape.rows, kScatterBlocks / 2));  // rows of a block
+  // Narrow strips first: ids of texts are not spread evenly, and all of a range are one block's.
+  const int64_t strips = std::min(parts_of(shape.row_elements, kFewestColumns), kScatterBlocks);
+  const int64_t strip = parts_of(shape.row_elements, strips);
+  const int64_t range = parts_of(shape.rows, std::min(shape.rows, kScatterBlocks / strips));
   const int64_t ranges = parts_of(shape.rows, range);
-  const int64_t strip = parts_of(shape.row_elements,
-                                 std::clamp<int64_t>(kScatterBlocks / ranges, 1,
-                                                     parts_of(shape.row_elements, kFewestColumns)));
   // Sums are kept in the result between chunks; 16 bits would lose what 32 bits hold.
   const bool has_sums = dtype_size(shape.dtype) == 2 && shape.num_ids > kChunk;
   const int64_t out_bytes = shape.rows * shape.row_elements * item;
