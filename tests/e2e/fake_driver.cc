@@ -67,9 +67,10 @@ FAKE(cuStreamDestroy_v2) FAKE(cuStreamQuery) FAKE(cuStreamSynchronize) FAKE(cuSt
 FAKE(cuStreamEndCapture) FAKE(cuEventCreate) FAKE(cuEventDestroy_v2) FAKE(cuEventRecord)
 FAKE(cuEventQuery) FAKE(cuEventSynchronize) FAKE(cuEventElapsedTime) FAKE(cuModuleLoadData)
 FAKE(cuModuleUnload) FAKE(cuModuleGetFunction) FAKE(cuFuncGetAttribute) FAKE(cuFuncSetAttribute)
-FAKE(cuLaunchKernel) FAKE(cuGraphCreate) FAKE(cuGraphDestroy) FAKE(cuGraphAddEmptyNode)
-FAKE(cuGraphGetRootNodes) FAKE(cuGraphInstantiateWithFlags) FAKE(cuGraphUpload)
+FAKE(cuLaunchKernel) FAKE(cuGraphDestroy) FAKE(cuGraphAddEmptyNode)
+FAKE(cuGraphInstantiateWithFlags) FAKE(cuGraphUpload)
 FAKE(cuGraphLaunch) FAKE(cuGraphExecDestroy) FAKE(cuFuncGetParamInfo) FAKE(cuFuncLoad)
-FAKE(cuStreamBeginCaptureToGraph) FAKE(cuStreamGetCaptureInfo_v3) FAKE(cuGraphAddDependencies_v2)
+FAKE(cuStreamBeginCapture_v2) FAKE(cuStreamGetCaptureInfo_v3)
+FAKE(cuStreamUpdateCaptureDependencies_v2)
 // clang-format on
 }

@@ -24,12 +24,12 @@ namespace meshtrain::cuda {
   X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemHostAlloc) X(cuMemFreeHost) \
   X(cuMemsetD8Async) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuStreamCreate) \
   X(cuStreamDestroy_v2) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent) \
-  X(cuStreamBeginCaptureToGraph) X(cuStreamGetCaptureInfo_v3) X(cuStreamEndCapture) \
+  X(cuStreamBeginCapture_v2) X(cuStreamUpdateCaptureDependencies_v2) \
+  X(cuStreamGetCaptureInfo_v3) X(cuStreamEndCapture) \
   X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
   X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncGetParamInfo) X(cuFuncLoad) \
-  X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddEmptyNode) \
-  X(cuGraphAddDependencies_v2) X(cuGraphGetRootNodes) X(cuGraphInstantiateWithFlags) \
+  X(cuLaunchKernel) X(cuGraphDestroy) X(cuGraphAddEmptyNode) X(cuGraphInstantiateWithFlags) \
   X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)
 // clang-format on
 

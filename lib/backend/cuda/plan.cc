@@ -73,41 +73,49 @@ class StreamPlan final : public gpu::Plan {
 
 using Nodes = std::vector<CUgraphNode>;
 
-// Calls become nodes by capturing each by itself, behind the nodes of those it comes after.
+// Calls become nodes behind the nodes of those they come after. All are of ONE capture, which is
+// told before each call what it comes behind. NCCL keeps the order of a communicator's calls by
+// streams of its own, which join a capture once and are known by its id. Where each call was a
+// capture into the same graph, they were outside of the second one (driver 580, NCCL 2.28).
 class GraphBuilder {
  public:
+  // Relaxed: libraries may load a kernel meanwhile. Nothing of this process uses another stream.
   explicit GraphBuilder(Core& core) : core_(core) {
-    core_.check(driver().cuGraphCreate(&graph_, 0), "cuGraphCreate");
+    core_.check(driver().cuStreamBeginCapture_v2(core_.captures, CU_STREAM_CAPTURE_MODE_RELAXED),
+                "cuStreamBeginCapture");
+    is_capturing_ = true;
   }
-  ~GraphBuilder() { driver().cuGraphDestroy(graph_); }
+  ~GraphBuilder() {
+    if (is_capturing_)
+      driver().cuStreamEndCapture(core_.captures, &graph_);
+    if (graph_ != nullptr)
+      driver().cuGraphDestroy(graph_);
+  }
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
-  // All calls, the first of them behind `before`; returns what the next step comes after.
-  Nodes add_step(const Prepared& prepared, const Shift& shift, const Nodes& before) {
+  // All calls, behind those of the step before.
+  void add_step(const Prepared& prepared, const Shift& shift) {
     std::vector<Nodes> ends;
     for (size_t call = 0; call < prepared.num_calls(); ++call) {
       Nodes after;
       for (const int earlier : prepared.after(call))
         add_all(after, ends[static_cast<size_t>(earlier)]);
       if (prepared.after(call).empty())
-        after = before;
-      const auto enqueue = [&] { prepared.enqueue(call, shift, core_.captures); };
-      ends.push_back(prepared.communicates(call) ? capture_in_order(after, enqueue)
-                                                 : capture(after, enqueue));
+        after = last_;
+      continue_behind(std::move(after));
+      prepared.enqueue(call, shift, core_.captures);
+      ends.push_back(captured());
     }
     Nodes last;
     for (const int call : prepared.last_calls())
       add_all(last, ends[static_cast<size_t>(call)]);
-    if (last.size() < 2)
-      return last;
-    CUgraphNode joint = nullptr;
-    core_.check(driver().cuGraphAddEmptyNode(&joint, graph_, last.data(), last.size()),
-                "cuGraphAddEmptyNode");
-    return {joint};
+    last_ = last.size() < 2 ? std::move(last) : Nodes{joint(last)};
   }
 
   CUgraphExec instantiate() {
+    continue_behind(last_);  // whatever was captured has come back to the stream
+    end_capture();
     CUgraphExec result = nullptr;
     core_.check(driver().cuGraphInstantiateWithFlags(&result, graph_, 0), "cuGraphInstantiate");
     return result;
@@ -121,64 +129,52 @@ class GraphBuilder {
     }
   }
 
-  // Relaxed: libraries may load a kernel meanwhile. Nothing of this process uses another stream.
-  template <class Enqueue>
-  Nodes capture(const Nodes& after, const Enqueue& enqueue) {
-    const CUstream stream = core_.captures;
-    core_.check(driver().cuStreamBeginCaptureToGraph(stream, graph_, after.data(), nullptr,
-                                                     after.size(), CU_STREAM_CAPTURE_MODE_RELAXED),
-                "cuStreamBeginCaptureToGraph");
-    CUgraph same = nullptr;
-    Nodes result;
-    try {
-      enqueue();
-      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-      const CUgraphNode* nodes = nullptr;
-      // Libraries may let kernels begin before others end; whoever comes next waits for the end.
-      const CUgraphEdgeData* ignored = nullptr;
-      size_t count = 0;
-      core_.check(driver().cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &nodes,
-                                                     &ignored, &count),
-                  "cuStreamGetCaptureInfo");
-      if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        result.assign(nodes, nodes + count);
-    } catch (...) {
-      driver().cuStreamEndCapture(stream, &same);
-      throw;
-    }
-    core_.check(driver().cuStreamEndCapture(stream, &same),
-                "cuStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
-    return result;
+  // What is captured next comes behind these nodes and no others.
+  void continue_behind(Nodes nodes) {
+    core_.check(driver().cuStreamUpdateCaptureDependencies_v2(core_.captures, nodes.data(), nullptr,
+                                                              nodes.size(),
+                                                              CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+                "cuStreamUpdateCaptureDependencies");
   }
 
-  Nodes roots() const {
+  // The nodes that what was captured last ends with.
+  Nodes captured() {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode* nodes = nullptr;
+    // Libraries may let kernels begin before others end; whoever comes next waits for the end.
+    const CUgraphEdgeData* ignored = nullptr;
     size_t count = 0;
-    core_.check(driver().cuGraphGetRootNodes(graph_, nullptr, &count), "cuGraphGetRootNodes");
-    Nodes result(count);
-    core_.check(driver().cuGraphGetRootNodes(graph_, result.data(), &count), "cuGraphGetRootNodes");
+    core_.check(driver().cuStreamGetCaptureInfo_v3(core_.captures, &status, nullptr, nullptr,
+                                                   &nodes, &ignored, &count),
+                "cuStreamGetCaptureInfo");
+    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+      return {nodes, nodes + count};
+    end_capture();  // says why
+    return {};
+  }
+
+  CUgraphNode joint(const Nodes& nodes) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUgraph graph = nullptr;
+    core_.check(driver().cuStreamGetCaptureInfo_v3(core_.captures, &status, nullptr, &graph,
+                                                   nullptr, nullptr, nullptr),
+                "cuStreamGetCaptureInfo");
+    CUgraphNode result = nullptr;
+    core_.check(driver().cuGraphAddEmptyNode(&result, graph, nodes.data(), nodes.size()),
+                "cuGraphAddEmptyNode");
     return result;
   }
 
-  // NCCL captures calls of the host that tell its network threads what to send. They come behind
-  // nothing but such calls captured at the same time, and each capture here is one by itself; in
-  // another order than on the other side messages would be mixed up.
-  template <class Enqueue>
-  Nodes capture_in_order(const Nodes& after, const Enqueue& enqueue) {
-    const Nodes known = roots();
-    Nodes result = capture(after, enqueue);
-    for (const CUgraphNode root : roots()) {
-      if (std::find(known.begin(), known.end(), root) != known.end())
-        continue;
-      for (const CUgraphNode before : after) {
-        core_.check(driver().cuGraphAddDependencies_v2(graph_, &before, &root, nullptr, 1),
-                    "cuGraphAddDependencies");
-      }
-    }
-    return result;
+  void end_capture() {
+    is_capturing_ = false;
+    core_.check(driver().cuStreamEndCapture(core_.captures, &graph_),
+                "cuStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
   }
 
   Core& core_;
-  CUgraph graph_ = nullptr;
+  CUgraph graph_ = nullptr;  // when the capture has ended
+  bool is_capturing_ = false;
+  Nodes last_;  // what the next step comes after
 };
 
 class GraphPlan final : public gpu::Plan {
@@ -191,9 +187,8 @@ class GraphPlan final : public gpu::Plan {
         first_(first),
         steps_(steps) {
     GraphBuilder builder(core);
-    Nodes before;
     for (int step = first; step < first + steps; ++step)
-      before = builder.add_step(*prepared_, Shift(windows_, step), before);
+      builder.add_step(*prepared_, Shift(windows_, step));
     graph_ = builder.instantiate();
     const CUresult status = driver().cuGraphUpload(graph_, core.work);
     if (status != CUDA_SUCCESS) {

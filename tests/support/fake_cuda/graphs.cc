@@ -100,6 +100,28 @@ std::unique_ptr<GraphExec> instantiate(const Graph& graph) {
   return exec;
 }
 
+// All captures into one graph have one id: NCCL fails on a real driver as if it were so.
+void begin_capture(Stream& stream, Graph& graph, const std::vector<Node*>& after, bool is_own) {
+  if (graph.capture_id == 0)
+    graph.capture_id = ++state().captures;
+  auto capture = std::make_shared<Capture>();
+  capture->graph = &graph;
+  capture->is_own_graph = is_own;
+  capture->origin = &stream;
+  capture->streams = {&stream};
+  capture->id = graph.capture_id;
+  stream.frontier = after;
+  stream.capture = std::move(capture);
+}
+
+CUgraph handle_of(const Graph* graph) {
+  for (auto& [name, known] : state().graphs) {
+    if (known.get() == graph)
+      return name;
+  }
+  return nullptr;
+}
+
 bool is_in_capture(const Graph& graph) {
   return std::any_of(state().streams.begin(), state().streams.end(), [&](const auto& stream) {
     return stream.second->capture != nullptr && stream.second->capture->graph == &graph;
@@ -153,19 +175,6 @@ MESHTRAIN_FAKE cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode* from
     }
   });
 }
-MESHTRAIN_FAKE cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
-  return call("cuGraphGetRootNodes", [&] {
-    size_t found = 0;
-    for (const auto& node : state().graphs.get(handle).nodes) {
-      if (!node->after.empty())
-        continue;
-      if (nodes != nullptr && found < *count)
-        nodes[found] = handle_of(node.get());
-      ++found;
-    }
-    *count = found;
-  });
-}
 MESHTRAIN_FAKE cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle,
                                            unsigned long long flags) {
   return call("cuGraphInstantiate", [&] {
@@ -208,6 +217,14 @@ MESHTRAIN_FAKE cuGraphExecDestroy(CUgraphExec handle) {
   });
 }
 
+MESHTRAIN_FAKE cuStreamBeginCapture_v2(CUstream stream_handle, CUstreamCaptureMode) {
+  return call("cuStreamBeginCapture", [&] {
+    Stream& stream = stream_of(stream_handle);
+    refuse_in_capture(stream);
+    begin_capture(stream, state().graphs.get(state().graphs.add(std::make_unique<Graph>())), {},
+                  true);
+  });
+}
 MESHTRAIN_FAKE cuStreamBeginCaptureToGraph(CUstream stream_handle, CUgraph handle,
                                            const CUgraphNode* after, const CUgraphEdgeData* edges,
                                            size_t count, CUstreamCaptureMode) {
@@ -217,13 +234,19 @@ MESHTRAIN_FAKE cuStreamBeginCaptureToGraph(CUstream stream_handle, CUgraph handl
     Graph& graph = state().graphs.get(handle);
     if (edges != nullptr || is_in_capture(graph))
       refuse(CUDA_ERROR_INVALID_VALUE, "edges with data, or a graph that is captured into");
-    auto capture = std::make_shared<Capture>();
-    capture->graph = &graph;
-    capture->origin = &stream;
-    capture->streams = {&stream};
-    capture->id = ++state().captures;
-    stream.frontier = nodes_of(graph, after, count);
-    stream.capture = std::move(capture);
+    begin_capture(stream, graph, nodes_of(graph, after, count), false);
+  });
+}
+MESHTRAIN_FAKE cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* nodes,
+                                                    const CUgraphEdgeData* edges, size_t count,
+                                                    unsigned flags) {
+  return call("cuStreamUpdateCaptureDependencies", [&] {
+    Stream& stream = stream_of(handle);
+    if (stream.capture == nullptr)
+      refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not capturing");
+    if (edges != nullptr || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+      refuse(CUDA_ERROR_INVALID_VALUE, "edges with data, or flags {}", flags);
+    stream.frontier = nodes_of(*stream.capture->graph, nodes, count);
   });
 }
 MESHTRAIN_FAKE cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status,
@@ -238,12 +261,8 @@ MESHTRAIN_FAKE cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus*
       return;
     if (id != nullptr)
       *id = stream.capture->id;
-    if (graph != nullptr) {
-      for (auto& [name, known] : state().graphs) {
-        if (known.get() == stream.capture->graph)
-          *graph = name;
-      }
-    }
+    if (graph != nullptr)
+      *graph = handle_of(stream.capture->graph);
     stream.reported.clear();
     for (Node* node : stream.frontier)
       stream.reported.push_back(handle_of(node));
@@ -279,13 +298,14 @@ MESHTRAIN_FAKE cuStreamEndCapture(CUstream handle, CUgraph* out) {
     stream.capture = nullptr;
     stream.frontier.clear();
     *out = nullptr;
+    const CUgraph graph = handle_of(capture->graph);
+    const bool is_lost = !is_joined || !capture->problem.empty();
+    if (is_lost && capture->is_own_graph)
+      state().graphs.take(graph);
     if (!is_joined)
       refuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "a stream of the capture was not joined");
-    if (!capture->problem.empty())
+    if (is_lost)
       throw Failure{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED};
-    for (auto& [name, known] : state().graphs) {
-      if (known.get() == capture->graph)
-        *out = name;
-    }
+    *out = graph;
   });
 }

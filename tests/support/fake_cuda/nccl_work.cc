@@ -71,19 +71,47 @@ void check_consistent(const Part& mine, const Part& other) {
            mine.count, other.kind, other.count);
 }
 
-// As the real one: a captured call of the host, behind nothing, which the communication comes
-// behind; whatever else it must come behind the program adds. It takes what is sent.
-std::shared_ptr<std::vector<std::byte>> capture_host_call(Stream& stream, const std::byte* from,
-                                                          size_t bytes) {
+// Where a capture has the id of one that has ended, the own stream is not in it, and NCCL does not
+// join it again.
+void join_capture(StrongStream& strong, const std::shared_ptr<Capture>& capture) {
+  if (strong.id != capture->id)
+    strong = {capture->id, capture, nullptr};
+  if (strong.capture.lock() != capture)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+           "dependency created on uncaptured work in another stream");
+}
+
+// What the stream captures next comes behind the communicator's last call in this capture.
+void follow_order(StrongStream& strong, Stream& stream) {
+  if (stream.capture == nullptr)
+    return;
+  join_capture(strong, stream.capture);
+  if (strong.last != nullptr)
+    stream.frontier.push_back(strong.last);
+}
+void set_order(StrongStream& strong, const Stream& stream) {
+  if (stream.capture != nullptr)
+    strong.last = stream.frontier.front();
+}
+
+// As the real one: a captured call of the host, behind the communicator's last one in this capture
+// and nothing else, which the communication comes behind. It tells the network threads what is
+// next.
+using Number = std::shared_ptr<uint64_t>;
+Number capture_host_call(ncclComm& comm, Stream& stream) {
   if (stream.capture == nullptr)
     return nullptr;
-  auto sent = std::make_shared<std::vector<std::byte>>();
+  join_capture(comm.host_order, stream.capture);
+  const auto number = std::make_shared<uint64_t>(0);
   auto node = std::make_unique<Node>();
   node->what = "a call of the host";
-  node->start = at_once([=] { sent->assign(from, from + bytes); });
+  node->start = at_once([=, &comm] { *number = comm.collectives++; });
+  if (comm.host_order.last != nullptr)
+    node->after.insert(comm.host_order.last);
+  comm.host_order.last = node.get();
   stream.frontier.push_back(node.get());
   stream.capture->graph->nodes.push_back(std::move(node));
-  return sent;
+  return number;
 }
 
 }  // namespace
@@ -106,7 +134,8 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
     check_range(*comm.device, part.to, written, "what is received");
   };
   check();
-  const auto sent = capture_host_call(stream, part.from, read);
+  follow_order(comm.device_order, stream);
+  const Number told = capture_host_call(comm, stream);
   enqueue(stream, part.kind, [=, &comm]() -> Work {
     return [=, &comm, number = std::optional<uint64_t>()]() mutable {
       Clique& clique = *comm.clique;
@@ -114,13 +143,11 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
         return Outcome::kDone;
       if (!number) {
         check();
-        number = comm.collectives++;
+        number = told == nullptr ? comm.collectives++ : *told;
         Collective& own = clique.collectives[*number];
         if (!own.parts.empty())
           check_consistent(part, own.parts.begin()->second);
         own.parts[comm.rank] = part;
-        if (sent != nullptr)
-          own.parts[comm.rank].from = sent->data();
       }
       Collective& collective = clique.collectives[*number];
       if (!collective.is_done && collective.parts.size() == static_cast<size_t>(clique.size))
@@ -128,6 +155,7 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
       return collective.is_done ? Outcome::kDone : Outcome::kWaits;
     };
   });
+  set_order(comm.device_order, stream);
 }
 
 namespace {
@@ -228,11 +256,13 @@ void end_group() {
     refuse(CUDA_ERROR_INVALID_VALUE, "a stream of another device");
   connect(comm.sends_to, own.sends, stream);
   connect(comm.receives_from, own.receives, stream);
+  follow_order(comm.device_order, stream);
   enqueue(stream, "an exchange", [own, &comm]() -> Work {
     return
         [own, &comm, sent = std::vector<std::shared_ptr<Part>>(),
          received = std::vector<bool>()]() mutable { return exchange(comm, own, sent, received); };
   });
+  set_order(comm.device_order, stream);
 }
 
 }  // namespace meshtrain::fake_cuda

@@ -38,6 +38,14 @@ struct Clique {
   std::map<uint64_t, Split> splits;
 };
 
+// NCCL keeps an order of its own over all that a communicator does, in captures by streams of its
+// own that join them. It knows by a capture's id whether they have.
+struct StrongStream {
+  uint64_t id = 0;
+  std::weak_ptr<Capture> capture;
+  Node* last = nullptr;
+};
+
 }  // namespace meshtrain::fake_cuda
 
 struct ncclComm {
@@ -47,6 +55,7 @@ struct ncclComm {
   uint64_t collectives = 0, splits = 0;                     // so far
   std::shared_ptr<meshtrain::fake_cuda::Clique> splitting;  // until all have come
   bool is_aborted = false, is_gone = false;
+  meshtrain::fake_cuda::StrongStream device_order, host_order;
   // With the others, by an operation outside of a capture, and with peers by messages.
   bool is_connected = false;
   std::set<int> sends_to, receives_from;

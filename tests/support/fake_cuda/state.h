@@ -64,6 +64,7 @@ struct Node {
 
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
+  uint64_t capture_id = 0;  // of all captures into it
 };
 
 struct GraphExec {
@@ -80,6 +81,7 @@ struct GraphExec {
 
 struct Capture {
   Graph* graph = nullptr;
+  bool is_own_graph = false;  // made for it
   Stream* origin = nullptr;
   std::set<Stream*> streams;
   std::string problem;  // what made it invalid

@@ -1,5 +1,7 @@
 // What the fake driver refuses: each mistake a program can make, seeded, and found.
 #include <cuda.h>
+#include <dlfcn.h>
+#include <nccl.h>
 
 #include <cstring>
 #include <functional>
@@ -126,6 +128,46 @@ class Gpus {
  private:
   void* pinned_ = nullptr;
 };
+
+// A function of the fake NCCL.
+template <class Function>
+Function* of_nccl(const char* name) {
+  void* const library = ::dlopen(MESHTRAIN_FAKE_CUDA "/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  return reinterpret_cast<Function*>(::dlsym(library, name));
+}
+#define OF_NCCL(name) of_nccl<decltype(name)>(#name)
+
+// Two sums over one rank, captured into one graph: in one capture, or each in one of its own.
+void capture_two_sums(Gpus& g, bool in_one_capture) {
+  ncclComm_t comm = nullptr;
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  OF_NCCL(ncclGetUniqueId)(&id);
+  OF_NCCL(ncclCommInitRankConfig)(&comm, 1, id, 0, &config);
+  void* const data = reinterpret_cast<void*>(g.memory);
+  const auto sum = [&](CUstream stream) {
+    OF_NCCL(ncclAllReduce)(data, data, 16, ncclFloat32, ncclSum, comm, stream);
+  };
+  sum(g.work);  // connects
+  cuStreamSynchronize(g.work);
+  CUgraph same = nullptr;
+  cuGraphCreate(&g.graph, 0);
+  g.begin_capture();
+  sum(g.copies);
+  if (in_one_capture) {
+    cuStreamUpdateCaptureDependencies_v2(g.copies, nullptr, nullptr, 0,
+                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  } else {
+    cuStreamEndCapture(g.copies, &same);
+    g.begin_capture();
+  }
+  sum(g.copies);
+  cuStreamEndCapture(g.copies, &same);
+  cuGraphDestroy(g.graph);
+  OF_NCCL(ncclCommDestroy)(comm);
+}
 
 struct Mistake {
   const char* words;  // of the problem
@@ -273,6 +315,13 @@ const std::vector<Mistake>& mistakes() {
          cuGraphDestroy(graph);
          (void)g;
        }},
+      {"ncclAllReduce: dependency created on uncaptured work in another stream",
+       [](Gpus& g) { capture_two_sums(g, false); }},
+      {"cuStreamUpdateCaptureDependencies: the stream is not capturing",
+       [](Gpus& g) {
+         cuStreamUpdateCaptureDependencies_v2(g.copies, nullptr, nullptr, 0,
+                                              CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+       }},
   };
   return all;
 }
@@ -286,6 +335,13 @@ TEST_CASE("the fake driver finds every seeded mistake and nothing else") {
     const std::string found = join(fake_cuda::take_problems(), "; ");
     CHECK_MESSAGE(found.find(mistake.words) != std::string::npos, found);
   }
+}
+
+TEST_CASE("one capture may have several calls of a communicator") {
+  set_order(0);
+  Gpus gpus;
+  capture_two_sums(gpus, true);
+  CHECK(join(fake_cuda::take_problems(), "; ") == "");
 }
 
 TEST_CASE("what is left is counted by its kind") {
