@@ -30,13 +30,13 @@ std::string indented(std::string_view text) {
 }  // namespace
 
 KernelBodyPtr make_body(std::string_view kind, std::string text, unsigned shared_bytes,
-                        bool has_barriers, std::string_view device) {
+                        bool has_barriers, std::string_view device, bool needs_registers) {
   text = indented(text);
-  const uint64_t hash =
-      hash_mix(hash_mix(hash_text(text), shared_bytes), static_cast<uint64_t>(has_barriers));
+  const uint64_t flags = (has_barriers ? 1 : 0) + (needs_registers ? 2 : 0);
+  const uint64_t hash = hash_mix(hash_mix(hash_text(text), shared_bytes), flags);
   return std::make_shared<const KernelBody>(KernelBody{fmt::format("{}_{}", kind, hex64(hash)),
                                                        std::move(text), shared_bytes, has_barriers,
-                                                       device});
+                                                       device, needs_registers});
 }
 
 }  // namespace meshtrain::gpu

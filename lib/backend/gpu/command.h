@@ -32,13 +32,17 @@ struct KernelBody {
   unsigned shared_bytes = 0;
   bool has_barriers = false;  // __syncthreads or shuffles: otherwise threads are independent
   std::string_view device = kElementwise;  // the file of device/ that BODY needs
+  // Threads hold many values that they have read ahead. Otherwise the compiler saves registers for
+  // other blocks of a multiprocessor, and reads such values one after the other.
+  bool needs_registers = false;
 };
 using KernelBodyPtr = std::shared_ptr<const KernelBody>;
 
 // Name and text hashed together: equal bodies have equal names.
 // `device`: the file of device/ that the text needs.
 KernelBodyPtr make_body(std::string_view kind, std::string text, unsigned shared_bytes,
-                        bool has_barriers, std::string_view device = kElementwise);
+                        bool has_barriers, std::string_view device = kElementwise,
+                        bool needs_registers = false);
 
 // A word of a launch's arguments: a whole number, or an address of the device. Only addresses move
 // to the slots of a plan's steps (Window).

@@ -55,15 +55,16 @@ void ModuleText::add_body(const KernelBody& body) {
       body.name, body.text);
 }
 
-void ModuleText::add_kernel(const KernelCall& call, const std::string& text) {
+void ModuleText::add_kernel(const KernelCall& call, const std::string& text, bool needs_registers) {
   if (!names_.insert(call.kernel).second)
     return;
-  text_ += fmt::format(R"(extern "C" __global__ void __launch_bounds__(mt::kThreads)
+  text_ += fmt::format(R"(extern "C" __global__ void __launch_bounds__(mt::kThreads{})
 {}(const __grid_constant__ mt::Params<{}> params) {{
   extern __shared__ __align__(16) unsigned char shared[];
 {}}}
 )",
-                       call.kernel, std::max<size_t>(call.params.size(), 1), text);
+                       needs_registers ? ", 1" : "", call.kernel,
+                       std::max<size_t>(call.params.size(), 1), text);
 }
 
 KernelCall ModuleText::instances(const std::vector<const Launch*>& launches) {
@@ -82,7 +83,8 @@ KernelCall ModuleText::instances(const std::vector<const Launch*>& launches) {
   call.grid = static_cast<unsigned>(blocks);
   call.kernel = fmt::format("{}_x{}_{}", body.name, launches.size(), launches[0]->args.size());
   add_body(body);
-  add_kernel(call, instances_text(body.name, launches.size(), launches[0]->args.size()));
+  add_kernel(call, instances_text(body.name, launches.size(), launches[0]->args.size()),
+             body.needs_registers);
   return call;
 }
 
@@ -91,6 +93,7 @@ KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stag
   call.has_barriers = true;
   std::string text;
   bool is_shared_used = false;  // since the last barrier
+  bool needs_registers = false;
   for (const std::vector<const Launch*>& stage : stages) {
     // The next stage reads the results of this one.
     text += text.empty() ? "" : kBarrier;
@@ -99,6 +102,7 @@ KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stag
       const KernelBody& body = *launch->body;
       add_body(body);
       call.shared_bytes = std::max(call.shared_bytes, body.shared_bytes);
+      needs_registers = needs_registers || body.needs_registers;
       text += is_shared_used && body.shared_bytes > 0 ? kBarrier : "";
       is_shared_used = is_shared_used || body.shared_bytes > 0;
       text += blocks_text(*launch, call.params.size());
@@ -107,7 +111,7 @@ KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stag
   }
   // The text of a last launch does not say how many arguments it takes.
   call.kernel = fmt::format("chain_{}_{}", hex64(hash_text(text)), call.params.size());
-  add_kernel(call, text);
+  add_kernel(call, text, needs_registers);
   return call;
 }
 

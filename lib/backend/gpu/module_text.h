@@ -24,7 +24,7 @@ class ModuleText {
 
  private:
   void add_body(const KernelBody& body);
-  void add_kernel(const KernelCall& call, const std::string& text);
+  void add_kernel(const KernelCall& call, const std::string& text, bool needs_registers);
 
   DeviceText device_;
   std::string text_;

@@ -17,7 +17,7 @@ constexpr int kMostThreads = 1024;
 // Names of the __global__ functions of a text, sorted as the emulator has them.
 std::vector<std::string> kernels_of(const std::string& text) {
   static const std::regex kKernel(
-      "__global__ void __launch_bounds__\\(mt::kThreads\\)\\s+(\\w+)\\(");
+      "__global__ void __launch_bounds__\\(mt::kThreads(?:, 1)?\\)\\s+(\\w+)\\(");
   std::set<std::string> names;
   for (std::sregex_iterator it(text.begin(), text.end(), kKernel), end; it != end; ++it)
     names.insert((*it)[1]);

@@ -83,6 +83,25 @@ void add_pass(SpecList& list, const RnnShape& shape, bool is_gradient, bool has_
       .scale = 50;
 }
 
+// States that do not fit into shared memory of a GPU.
+void add_large_images(SpecList& list) {
+  for (DType dtype : float_dtypes()) {
+    for (RnnCell cell : {RnnCell::kLstm, RnnCell::kGru}) {
+      RnnShape shape;
+      shape.dtype = dtype;
+      shape.cell = cell;
+      shape.batch = 2;
+      shape.steps = 2;
+      shape.units = 6;
+      shape.space = {1, 18, 20};
+      shape.window = {1, 2, 3};
+      for (bool is_gradient : {false, true})
+        add_pass(list, shape, is_gradient, cell == RnnCell::kLstm, cell == RnnCell::kGru,
+                 cell == RnnCell::kLstm ? "lstm of large images" : "gru of large images");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<KernelCase> rnn_specs() {
@@ -105,6 +124,16 @@ std::vector<KernelCase> rnn_specs() {
       shape.recurrent = RnnActivation::kHardSigmoid;
       for (bool is_gradient : {false, true})
         add_pass(list, shape, is_gradient, has_mask, true, dropped);
+      // Units that several groups of threads of a GPU add up, in accesses of 16 bytes and of one.
+      for (int64_t units : {44, 35}) {
+        shape.batch = 2;
+        shape.units = units;
+        const std::string wide = fmt::format("{} of {} units", name, units);
+        for (bool is_gradient : {false, true})
+          add_pass(list, shape, is_gradient, has_mask, units == 35, wide);
+      }
+      shape.batch = 5;
+      shape.units = 4;
       // More pixels than rows of a block on a CPU, and more units than threads on a GPU.
       shape.space = {2, 5, 9};
       shape.window = {1, 3, 4};
@@ -113,6 +142,7 @@ std::vector<KernelCase> rnn_specs() {
         add_pass(list, shape, is_gradient, has_mask, cell == RnnCell::kLstm, images);
     }
   }
+  add_large_images(list);
   for (int f = 0; f <= static_cast<int>(RnnActivation::kHardTanh); ++f) {
     RnnShape shape;
     shape.activation = static_cast<RnnActivation>(f);

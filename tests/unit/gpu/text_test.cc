@@ -7,6 +7,7 @@
 #include "backend/gpu/device_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/merge_launches.h"
+#include "backend/gpu/module_text.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
@@ -211,6 +212,20 @@ TEST_CASE("the name of a body depends on its text and memory and barriers") {
   CHECK(name("a;\n", 0, false) != name("b;\n", 0, false));
   CHECK(name("a;\n", 0, false) != name("a;\n", 4, false));
   CHECK(name("a;\n", 0, false) != name("a;\n", 0, true));
+}
+
+TEST_CASE("a kernel whose threads hold many values gets the registers of a multiprocessor") {
+  const auto bounds_of = [](bool needs_registers) {
+    gpu::Launch launch;
+    launch.body = gpu::make_body("x", "a;\n", 0, false, gpu::kElementwise, needs_registers);
+    gpu::ModuleText module;
+    module.instances({&launch});
+    const std::string text = module.take();
+    const size_t at = text.find("__launch_bounds__");
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  CHECK(bounds_of(false) == "__launch_bounds__(mt::kThreads)");
+  CHECK(bounds_of(true) == "__launch_bounds__(mt::kThreads, 1)");
 }
 
 TEST_CASE("a gather of many equal shards is few launches") {
