@@ -105,7 +105,7 @@ struct RnnItem {
 
   // --- q = in R ---
 
-  // Adds `count` terms: of `in` times rows of the kernel, each from `kernel` on.
+  // Adds the products of the first `count` of `in` and V columns of as many rows of the kernel.
   template <bool is_whole>
   MT_FN void add_terms(T (&sums)[V], const T* in, const E* kernel, int count) const {
     Pack<E, V> k[kInFlight] = {};
@@ -216,7 +216,7 @@ struct RnnItem {
       }
     }
   }
-  // Lanes that join their sums: a power of two, so that each has an access, or a warp.
+  // Lanes that join their sums: a power of two, as many as there are accesses, at most a warp.
   static MT_FN constexpr int lanes_of(long long columns) {
     int lanes = 1;
     while (lanes < 32 && lanes * V < columns)
@@ -227,7 +227,7 @@ struct RnnItem {
     const int lanes = lanes_of(columns), lane = (int)threadIdx.x % lanes;
     constexpr U of_pixel = (n.units + kOutputs - 1) / kOutputs, chunks = (U)n.pixels() * of_pixel;
     __syncthreads();
-    // All lanes of a warp go on together: they exchange sums.
+    // All lanes of a warp take part in each round: they exchange sums.
     for (U chunk_of_warp = threadIdx.x / 32 * (32 / lanes); chunk_of_warp < chunks;
          chunk_of_warp += kThreads / lanes) {
       const U chunk = chunk_of_warp + threadIdx.x % 32 / lanes;
