@@ -9,6 +9,8 @@
 namespace meshtrain {
 namespace {
 
+constexpr int64_t kFewClasses = 64;
+
 // The products and rows of one shard.
 class HeadShard {
  public:
@@ -26,8 +28,12 @@ class HeadShard {
     classes_ = table.shape[classes];
     class_step_ = classes == 0 ? features_ : 1;
     feature_step_ = classes == 0 ? 1 : classes_;
+    // Rows of logits begin at whole accesses: products of GPUs take several times as long where
+    // they do not, as with GPT-2's 50,257 classes.
+    const int64_t access = 16 / item_;
+    logits_step_ = classes_ <= kFewClasses ? classes_ : (classes_ + access - 1) / access * access;
     row_.dtype = dtype_;
-    row_.row = classes_;
+    row_.row = logits_step_;
     row_.start = context.start(table, shard)[classes];
     row_.global_classes = table.global_shape[classes];
     chunk_ = head_chunk(tokens_, features_, classes_, context.loss_tokens());
@@ -36,7 +42,7 @@ class HeadShard {
   int64_t tokens() const { return tokens_; }
   int64_t classes() const { return classes_; }
   int64_t chunk() const { return chunk_; }
-  int64_t logits_bytes() const { return chunk_ * classes_ * item_; }
+  int64_t logits_bytes() const { return chunk_ * logits_step_ * item_; }
   int64_t table_elements() const { return classes_ * features_; }
   DType dtype() const { return dtype_; }
   DType loss_dtype() const { return row_.loss_dtype(); }
@@ -58,7 +64,7 @@ class HeadShard {
     spec.b_row = feature_step_;
     spec.b_column = class_step_;
     spec.c = logits;
-    spec.c_row = classes_;
+    spec.c_row = logits_step_;
     context_.add(spec);
   }
   // Of the classes [begin, begin + classes) of the shard.
@@ -76,7 +82,7 @@ class HeadShard {
   void add_dx(const std::byte* gradients, int64_t first, int64_t count, std::byte* dx) const {
     MatmulSpec spec = product(count, features_, classes_);
     spec.a = gradients;
-    spec.a_row = classes_;
+    spec.a_row = logits_step_;
     spec.a_column = 1;
     spec.b = table_;
     spec.b_row = class_step_;
@@ -87,21 +93,22 @@ class HeadShard {
   }
   void add_dtable(const std::byte* gradients, int64_t first, int64_t count, std::byte* dtable,
                   bool accumulate) const {
-    const std::byte *a = gradients, *b = x_at(first);
-    int64_t rows = classes_, columns = features_;
-    if (class_step_ == 1 && features_ != 1) {  // a table of (features, classes)
+    struct Operand {
+      const std::byte* data;
+      int64_t size, step;  // of a token, and to the next
+    };
+    Operand a{gradients, classes_, logits_step_}, b{x_at(first), features_, features_};
+    if (class_step_ == 1 && features_ != 1)  // a table of (features, classes)
       std::swap(a, b);
-      std::swap(rows, columns);
-    }
-    MatmulSpec spec = product(rows, columns, count);  // the first operand is read transposed
-    spec.a = a;
+    MatmulSpec spec = product(a.size, b.size, count);  // the first operand is read transposed
+    spec.a = a.data;
     spec.a_row = 1;
-    spec.a_column = rows;
-    spec.b = b;
-    spec.b_row = columns;
+    spec.a_column = a.step;
+    spec.b = b.data;
+    spec.b_row = b.step;
     spec.b_column = 1;
     spec.c = dtable;
-    spec.c_row = columns;
+    spec.c_row = b.size;
     spec.accumulate = accumulate;
     context_.add(spec);
   }
@@ -124,7 +131,7 @@ class HeadShard {
   const std::byte *x_, *table_;
   DType dtype_;
   int64_t item_, features_, tokens_;
-  int64_t classes_ = 0, class_step_ = 0, feature_step_ = 0, chunk_ = 0;
+  int64_t classes_ = 0, class_step_ = 0, feature_step_ = 0, logits_step_ = 0, chunk_ = 0;
   CrossEntropyShape row_;
 };
 

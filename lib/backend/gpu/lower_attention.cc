@@ -32,8 +32,9 @@ class AttentionLaunch {
   // `rows`: of each sample and head, and `heads`: those at work. `arrays`: the first arguments.
   Launch launch(std::string_view kernel, int64_t rows, int64_t heads, int64_t work,
                 const std::vector<const std::byte*>& arrays) const {
-    const bool has_tiles = uses_tiles(), is_gradient = kernel != "attention";
-    const int64_t tile = has_tiles ? tile_of(is_gradient) : 0;
+    const bool has_tiles = uses_tiles(), is_key_grad = kernel == "attention_key_grad";
+    const int64_t others = is_key_grad ? shape_.queries : shape_.keys;
+    const int64_t tile = has_tiles ? tile_of(is_key_grad, others) : 0;
     Launch out;
     out.blocks =
         has_tiles
@@ -45,13 +46,13 @@ class AttentionLaunch {
     add_arguments(out.args);
     const std::string name = fmt::format("{}{}", kernel, has_tiles ? "_tiles" : "");
     const int64_t step = has_tiles ? 0 : static_cast<int64_t>(out.blocks) * kThreads;
-    out.body =
-        make_body(name,
-                  call_text(name,
-                            {attending(step, tile, has_tiles && has_vectors(arrays)),
-                             std::string(type_name(shape_.dtype))},
-                            has_tiles, scales()),
-                  has_tiles ? shared_bytes(tile) : 0, has_tiles, has_tiles ? "attention_tiles" : "attention");
+    out.body = make_body(name,
+                         call_text(name,
+                                   {attending(step, tile, has_tiles && has_vectors(arrays)),
+                                    std::string(type_name(shape_.dtype))},
+                                   has_tiles, scales()),
+                         has_tiles ? shared_bytes(tile) : 0, has_tiles,
+                         has_tiles ? "attention_tiles" : "attention");
     return out;
   }
 
@@ -60,11 +61,14 @@ class AttentionLaunch {
     return words_of(shape_.dtype, shape_.head_size) + words_of(shape_.dtype, shape_.value_size);
   }
   bool uses_tiles() const { return shape_.dtype != DType::kFloat64 && words() <= kMostWords; }
-  // Rows of the other side that are in shared memory: as many as leave registers for two blocks.
-  // Gradients have two products of each pair.
-  int64_t tile_of(bool is_gradient) const {
-    const int64_t tile = words() <= 64 ? 64 : words() <= 128 ? 32 : 16;
-    return is_gradient ? std::max<int64_t>(tile / 2, 16) : tile;
+  // Rows of the other side that are in shared memory: of 16 .. 128 the fastest of an H200, by the
+  // length of rows. Kernels of short rows run two blocks beside each other with 32.
+  int64_t tile_of(bool is_key_grad, int64_t rows) const {
+    const int64_t tile = words() <= 64    ? (is_key_grad ? 128 : 32)
+                         : words() <= 128 ? 64
+                         : words() <= 256 ? 32
+                                          : 16;
+    return std::min(tile, (rows + 15) / 16 * 16);
   }
   // Both rows, each four words longer, and two numbers.
   unsigned shared_bytes(int64_t tile) const {

@@ -18,14 +18,17 @@ void GpuLowering::make(const CrossEntropySpec& spec) {
   MESHTRAIN_CHECK(is_floating(n.dtype), "{}", dtype_name(n.dtype));
   if (n.tokens == 0)
     return;
+  const auto item = static_cast<int64_t>(dtype_size(n.dtype));
+  int pack = largest_pack(item);
+  while (n.row % pack != 0 || !is_aligned(spec.logits, pack * item))
+    pack /= 2;
   const int64_t lanes = n.classes <= kClassesOfWarp ? 32 : kThreads;
   const int64_t rows = kThreads / lanes;
   Launch launch;
   launch.blocks = static_cast<uint64_t>((n.tokens + rows - 1) / rows);
   launch.work = 3 * n.tokens * n.classes;
   const int64_t of_tokens = n.tokens * static_cast<int64_t>(dtype_size(n.loss_dtype()));
-  const int64_t logits =
-      ((n.tokens - 1) * n.row + n.classes) * static_cast<int64_t>(dtype_size(n.dtype));
+  const int64_t logits = ((n.tokens - 1) * n.row + n.classes) * item;
   const std::vector<Use> arrays = {{spec.logits, logits, spec.weights != nullptr},
                                    {spec.ids, 4 * n.tokens, false},
                                    {spec.loss, of_tokens, true},
@@ -52,6 +55,7 @@ void GpuLowering::make(const CrossEntropySpec& spec) {
                                               {"start", n.start},
                                               {"global_classes", n.global_classes},
                                               {"lanes", lanes},
+                                              {"pack", int64_t{pack}},
                                               {"has_weights", flag(spec.weights != nullptr)},
                                               {"has_lse", flag(spec.lse != nullptr)}}),
                  std::string(type_name(n.dtype))},

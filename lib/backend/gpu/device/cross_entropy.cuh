@@ -1,8 +1,8 @@
 // Losses of tokens from rows of logits, and their gradients in place (formulas:
 // ir/ops/linear_cross_entropy.cc).
 //
-// `lanes` threads, a warp or a block, compute a row. Lane l joins its classes l, l + lanes, ...;
-// then lanes join as in reduce.cuh, so that sums have one order.
+// `lanes` threads, a warp or a block, compute a row. Lane l joins the classes of its accesses l,
+// l + lanes, ...; then lanes join as in reduce.cuh, so that sums have one order.
 #pragma once
 
 #include "backend/gpu/device/scan.cuh"
@@ -14,8 +14,38 @@ struct CrossEntropy {
   long long tokens, classes, row;  // `row`: elements from a token's logits to the next
   long long start, global_classes;
   unsigned lanes;
+  int pack;  // classes of an access
   bool has_weights, has_lse;
 };
+
+// Calls use(class, logit) for the classes of a lane, one access after the other.
+template <CrossEntropy R, class T, class Use>
+MT_FN void each_class(const T* logits, unsigned lane, const Use& use) {
+  for (long long v = (long long)lane * R.pack; v < R.classes; v += (long long)R.lanes * R.pack) {
+    Compute<T> x[R.pack];
+    read<R.pack>(x, logits, v, R.classes);
+#pragma unroll
+    for (int e = 0; e < R.pack; ++e) {
+      if (v + e < R.classes)
+        use(v + e, x[e]);
+    }
+  }
+}
+// Puts factor exp(logit - base) in the place of each logit, less `weight` for the class `own`.
+template <CrossEntropy R, class T>
+MT_FN void put_gradients(T* logits, unsigned lane, long long own, Compute<T> factor,
+                         Compute<T> base, Compute<T> weight) {
+  for (long long v = (long long)lane * R.pack; v < R.classes; v += (long long)R.lanes * R.pack) {
+    Compute<T> x[R.pack];
+    read<R.pack>(x, logits, v, R.classes);
+#pragma unroll
+    for (int e = 0; e < R.pack; ++e) {
+      const Compute<T> g = factor * exp(x[e] - base);
+      x[e] = v + e == own ? g - weight : g;
+    }
+    write(logits, v, R.classes, x);
+  }
+}
 
 // The sum, or the first of the largest, over all lanes of a row; every lane has it. `shared`: a
 // value for each warp, where a row has several.
@@ -53,22 +83,20 @@ MT_FN void cross_entropy(const unsigned long long* arg, unsigned block, unsigned
   if constexpr (R.has_lse) {
     if (!is_row)
       return;
-    const C lse = ((const C*)arg[9])[i];
-    for (long long v = lane; v < classes; v += lanes) {
-      const C g = weight * exp(load(logits + v) - lse);
-      store(logits + v, v == own ? g - weight : g);
-    }
+    put_gradients<R>(logits, lane, own, weight, ((const C*)arg[9])[i], weight);
     return;
   }
   Entry<C> best = {0, -1};
-  for (long long v = lane; is_row && v < classes; v += lanes)
-    best = first_of(best, Entry<C>{load(logits + v), (int)v});
+  if (is_row)
+    each_class<R>(logits, lane, [&](long long v, C x) {
+      best = first_of(best, Entry<C>{x, (int)v});
+    });
   best = over_lanes<lanes>(
       best, [](Entry<C> a, Entry<C> b) { return first_of(a, b); },
       [](Entry<C> a, unsigned n) { return other_entry(a, n); }, shared);
   C sum = 0;
-  for (long long v = lane; is_row && v < classes; v += lanes)
-    sum += exp(load(logits + v) - best.value);
+  if (is_row)
+    each_class<R>(logits, lane, [&](long long, C x) { sum += exp(x - best.value); });
   sum = over_lanes<lanes>(
       sum, [](C a, C b) { return a + b; }, [](C a, unsigned n) { return other_lane(a, n); },
       shared);
@@ -77,16 +105,12 @@ MT_FN void cross_entropy(const unsigned long long* arg, unsigned block, unsigned
   const bool is_here = own >= 0 && own < classes;
   const C picked = is_here ? load(logits + own) : C(0);
   if constexpr (R.has_weights) {
-    const C factor = weight / sum;
     // The picked logit is read by all lanes and written by one.
     if constexpr (lanes > 32)
       __syncthreads();
     else
       __syncwarp();
-    for (long long v = lane; v < classes; v += lanes) {
-      const C g = factor * exp(load(logits + v) - best.value);
-      store(logits + v, v == own ? g - weight : g);
-    }
+    put_gradients<R>(logits, lane, own, weight / sum, best.value, weight);
   }
   if (lane != 0)
     return;

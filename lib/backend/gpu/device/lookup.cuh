@@ -1,10 +1,9 @@
 // Rows looked up by ids, the sums of rows by ids, and one-hot rows.
 //
 // Sums have no atomics, so that their order is that of the ids. A block owns a range of rows and of
-// columns of the result. It looks through all ids in chunks, keeps those of its rows in order, and
-// adds up in one go all updates of a chunk that have the same row: whoever is first in the chunk
-// sums for all. The number of blocks is bounded, hence also the number of times that an id is
-// looked at.
+// columns of the result. It looks through all ids in chunks, keeps those of its rows, sorts them by
+// row, and adds up in one go all updates of a chunk that have the same row. The number of blocks is
+// bounded, hence also the number of times that an id is looked at.
 #pragma once
 
 #include "backend/gpu/device/block_scan.cuh"
@@ -54,11 +53,14 @@ constexpr unsigned kIdsOfThread = kChunk / kThreads;
 constexpr int kReadAhead =
     8;  // updates that are read before the first is added: memory answers late
 
-// In shared memory. rows: of the ids kept, from the block's first on; places: of these ids; firsts:
-// the first of each row among them.
+// In shared memory. keys: of the ids kept, the row from the block's first on, and in the lower half
+// the place; firsts: the first of each row among the sorted keys.
 struct KeptIds {
-  int rows[kChunk], places[kChunk];
+  unsigned long long keys[kChunk];
   unsigned firsts[kChunk], parts[kThreads];
+
+  MT_FN int row(unsigned i) const { return (int)(keys[i] >> 32); }
+  MT_FN int place(unsigned i) const { return (int)(unsigned)keys[i]; }
 };
 
 // The part of the result that a block owns.
@@ -85,8 +87,7 @@ struct OwnRows {
   }
 };
 
-// Keeps the ids of the chunk that are of these rows; returns how many. The ids of a thread are
-// neighbours, so that those kept are in order.
+// Keeps the ids of the chunk that are of these rows; returns how many.
 template <Scattering P>
 MT_FN unsigned keep_ids(KeptIds& kept, const OwnRows<P>& own, const int* ids, long long start,
                         int chunk) {
@@ -103,26 +104,43 @@ MT_FN unsigned keep_ids(KeptIds& kept, const OwnRows<P>& own, const int* ids, lo
     return 0;
   for (int i = begin; i < end; ++i) {
     const long long row = ids[i] - start - own.first_row;
-    if (row >= 0 && row < own.num_rows) {
-      kept.rows[at] = (int)row;
-      kept.places[at] = i;
-      ++at;
-    }
+    if (row >= 0 && row < own.num_rows)
+      kept.keys[at++] = (unsigned long long)row << 32 | (unsigned)i;
   }
   __syncthreads();
   return all;
 }
 
-// Finds the first of each row among `all`; returns their number.
+// Sorts the keys, by a bitonic network (Batcher, 1968).
+MT_FN void sort_ids(KeptIds& kept, unsigned all) {
+  unsigned size = 1;
+  while (size < all)
+    size *= 2;
+  for (unsigned i = all + threadIdx.x; i < size; i += kThreads)
+    kept.keys[i] = ~0ull;
+  __syncthreads();
+  for (unsigned sorted = 2; sorted <= size; sorted *= 2) {
+    for (unsigned step = sorted / 2; step > 0; step /= 2) {
+      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kThreads) {
+        const unsigned i = pair / step * 2 * step + pair % step;
+        const unsigned long long a = kept.keys[i], b = kept.keys[i + step];
+        if ((a > b) == ((i & sorted) == 0)) {
+          kept.keys[i] = b;
+          kept.keys[i + step] = a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+}
+
+// Finds the first of each row among `all` sorted keys; returns their number.
 MT_FN unsigned find_firsts(KeptIds& kept, unsigned all) {
   const unsigned from = threadIdx.x * kIdsOfThread;
   const unsigned to = from + kIdsOfThread < all ? from + kIdsOfThread : all;
   unsigned is_first = 0, count = 0, num_firsts;
   for (unsigned i = from; i < to; ++i) {
-    unsigned other = 0;
-    while (kept.rows[other] != kept.rows[i])
-      ++other;
-    if (other == i) {
+    if (i == 0 || kept.row(i) != kept.row(i - 1)) {
       is_first |= 1u << (i - from);
       ++count;
     }
@@ -141,23 +159,20 @@ template <Scattering P, class T, class S>
 MT_FN void add_rows(const KeptIds& kept, const OwnRows<P>& own, const T* updates, S* sums,
                     unsigned all, unsigned num_firsts) {
   for (unsigned k = threadIdx.x; k < num_firsts * own.num_columns; k += kThreads) {
-    const unsigned first = kept.firsts[k / own.num_columns];
+    const unsigned number = k / own.num_columns, first = kept.firsts[number];
+    const unsigned end = number + 1 < num_firsts ? kept.firsts[number + 1] : all;
     const unsigned column = own.first_column + k % own.num_columns;
-    const int row = kept.rows[first];
-    S* place = sums + (own.first_row + row) * P.columns + column;
+    S* place = sums + (own.first_row + kept.row(first)) * P.columns + column;
     Compute<S> sum = load(place);
-    for (unsigned i = first; i < all; i += kReadAhead) {
+    for (unsigned i = first; i < end; i += kReadAhead) {
       Compute<T> x[kReadAhead];
-      bool is_own[kReadAhead];
 #pragma unroll
-      for (int e = 0; e < kReadAhead; ++e) {
-        is_own[e] = i + e < all && kept.rows[i + e] == row;
-        x[e] = is_own[e] ? load(updates + (long long)kept.places[i + e] * P.columns + column)
-                         : Compute<T>(0);
-      }
+      for (unsigned e = 0; e < kReadAhead; ++e)
+        x[e] = i + e < end ? load(updates + (long long)kept.place(i + e) * P.columns + column)
+                           : Compute<T>(0);
 #pragma unroll
-      for (int e = 0; e < kReadAhead; ++e) {
-        if (is_own[e])
+      for (unsigned e = 0; e < kReadAhead; ++e) {
+        if (i + e < end)
           sum = add(sum, (Compute<S>)x[e]);
       }
     }
@@ -179,6 +194,7 @@ MT_FN void scatter_add_rows(const unsigned long long* arg, unsigned block, unsig
     const unsigned all = keep_ids(kept, own, (const int*)arg[1], (long long)arg[2], chunk);
     if (all == 0)
       continue;
+    sort_ids(kept, all);
     const unsigned num_firsts = find_firsts(kept, all);
     add_rows(kept, own, (const T*)arg[0], sums, all, num_firsts);
     __syncthreads();
