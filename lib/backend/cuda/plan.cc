@@ -73,8 +73,8 @@ class StreamPlan final : public gpu::Plan {
 
 using Nodes = std::vector<CUgraphNode>;
 
-// Calls become nodes behind the nodes of those they come after. All are of ONE capture, which is
-// told before each call what it comes behind. NCCL keeps the order of a communicator's calls by
+// Calls become nodes behind the nodes of those they come after. All are of ONE capture, whose
+// dependencies are set before each call. NCCL keeps the order of a communicator's calls by
 // streams of its own, which join a capture once and are known by its id. Where each call was a
 // capture into the same graph, they were outside of the second one (driver 580, NCCL 2.28).
 class GraphBuilder {

@@ -135,7 +135,7 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
   };
   check();
   follow_order(comm.device_order, stream);
-  const Number told = capture_host_call(comm, stream);
+  const Number given = capture_host_call(comm, stream);
   enqueue(stream, part.kind, [=, &comm]() -> Work {
     return [=, &comm, number = std::optional<uint64_t>()]() mutable {
       Clique& clique = *comm.clique;
@@ -143,7 +143,7 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
         return Outcome::kDone;
       if (!number) {
         check();
-        number = told == nullptr ? comm.collectives++ : *told;
+        number = given == nullptr ? comm.collectives++ : *given;
         Collective& own = clique.collectives[*number];
         if (!own.parts.empty())
           check_consistent(part, own.parts.begin()->second);
