@@ -139,7 +139,8 @@ constexpr ErrorCode kCodes[] = {
      "or which texts mean missing (`missing_texts`)."},
     {"E312", "a label that is no class",
      "Labels count from 0 to the number of classes less one. The output layer has as many units as "
-     "there are classes."},
+     "there are classes. Labels of BinaryCrossentropy are from 0 to 1. Words of a csv that a "
+     "lookup does not know are no classes, either."},
     {"E313", "arrays of different lengths",
      "Inputs, targets and weights have as many samples as each other."},
     {"E314", "text or ids outside the vocabulary",

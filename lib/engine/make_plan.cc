@@ -103,6 +103,7 @@ EstimateInput estimate_input(const Setup& setup, const PlanSummary& report,
           .batch = report.batch,
           .memory = report.memory.total(),
           .flops = planned_product_flops(compiled.graph),
+          .model_flops = planned_model_flops(compiled.graph),
           .allow_tf32 = setup.config().matmul_precision != MatmulPrecision::kHighest,
           .fixed_reductions = setup.config().distribution.reductions != ReductionOrder::kFast,
           .launch_share = launch_share};
@@ -265,19 +266,6 @@ std::vector<PlanSummary::Remat> remat_memory(const Config& config, int64_t batch
   return out;
 }
 
-// The share of the step's products that the model needs: MFU leaves out those that `remat` computes
-// again.
-double model_share(const Setup& setup, int64_t batch, const Compiled& compiled) {
-  const double all = planned_product_flops(compiled.graph);
-  if (setup.config().model.remat.empty() || all == 0) {
-    return 1;
-  }
-  Config plain = setup.config();
-  plain.model.remat.clear();
-  const Setup without(plain, &setup.data());
-  return planned_product_flops(without.compile(StepKind::kTrain, batch).graph) / all;
-}
-
 }  // namespace
 
 PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
@@ -312,12 +300,11 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
   report.memory = planned_memory(compiled.program);
   report.heads = planned_heads(compiled.graph, report.mesh);
   report.flops = planned_flops(compiled.graph);
+  report.model_flops = planned_model_flops(compiled.graph);
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();
-  if (hardware != nullptr) {
+  if (hardware != nullptr)
     report.estimate = estimate(setup, report, compiled, used_part(*hardware));
-    report.estimate->mfu *= model_share(setup, report.batch, compiled);
-  }
   return report;
 }
 

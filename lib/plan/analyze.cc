@@ -92,12 +92,18 @@ PlannedMemory planned_memory(const Program& program) {
 namespace {
 
 // Returns the FLOPs of the nodes of `graph` over the shapes of `shapes.values`.
-double sum_of_flops(const Graph& graph, const Graph& shapes, bool only_products = false) {
+enum class Counted { kAll, kProducts, kModelProducts };
+
+double sum_of_flops(const Graph& graph, const Graph& shapes, Counted counted = Counted::kAll) {
   Signatures signatures;
   std::vector<double> known;  // of each signature
   double total = 0;
   for (const Node& node : graph.nodes) {
-    if (communicates(*node.op) || node.inputs.empty() || (only_products && !node.op->is_product)) {
+    if (communicates(*node.op) || node.inputs.empty()) {
+      continue;
+    }
+    if ((counted != Counted::kAll && !node.op->is_product) ||
+        (counted == Counted::kModelProducts && node.attrs.contains("remat"))) {
       continue;
     }
     const auto [signature, is_new] = signatures.find(shapes, node);
@@ -116,7 +122,11 @@ double planned_flops(const Graph& graph) {
 }
 
 double planned_product_flops(const Graph& graph) {
-  return sum_of_flops(graph, graph, true);
+  return sum_of_flops(graph, graph, Counted::kProducts);
+}
+
+double planned_model_flops(const Graph& graph) {
+  return sum_of_flops(graph, graph, Counted::kModelProducts);
 }
 
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {

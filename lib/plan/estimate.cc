@@ -256,7 +256,7 @@ class Estimator {
     const double machines = hardware_.is_virtual ? 1 : static_cast<double>(out_.devices);
     const double peak = hardware_.peak[static_cast<size_t>(out_.products)] * machines;
     out_.flops = input_.flops;
-    out_.mfu = peak > 0 ? input_.flops / out_.step / peak : 0;
+    out_.mfu = peak > 0 ? input_.model_flops / out_.step / peak : 0;
     find_bound();
     add_notes();
   }

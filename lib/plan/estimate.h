@@ -74,6 +74,7 @@ struct EstimateInput {
   int64_t batch = 1;
   int64_t memory = 0;      // bytes that a device needs
   double flops = 0;        // of the products of a step, all devices together
+  double model_flops = 0;  // of those that the model needs
   bool allow_tf32 = true;  // for float32 products, where the hardware is not virtual
   bool fixed_reductions = true;
   double launch_share = 1;  // kernels that are started for each step of the program

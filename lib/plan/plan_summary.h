@@ -88,6 +88,7 @@ struct PlanSummary {
   std::vector<PlannedHead> heads;
   PlannedMemory memory;
   double flops = 0;             // of a training step, all devices together, nothing counted twice
+  double model_flops = 0;       // planned_model_flops()
   double flops_per_device = 0;  // what one device of a real mesh computes
   // The step arena for each way to compute forward values again, where the config has one.
   struct Remat {
@@ -107,6 +108,8 @@ std::vector<PlannedHead> planned_heads(const Graph& graph, const DeviceMesh& mes
 PlannedMemory planned_memory(const Program& program);
 double planned_flops(const Graph& graph);
 double planned_product_flops(const Graph& graph);  // products and convolutions alone
+// Those that the model needs, which MFU counts: not what `remat` computes again.
+double planned_model_flops(const Graph& graph);
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanSummary& summary);

@@ -99,7 +99,7 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
   }
   info.batch_size = fit.batch_size;
   info.work = {.tokens = static_cast<double>(fit.batch_size.value * tokens_of_sample(setup)),
-               .flops = plan.flops,
+               .flops = plan.model_flops,
                .peak = peak_of(setup, gpu)};
   info.batch_axis = plan.batch_axes;
   info.batch_shards = plan.batch_shards;

@@ -1,5 +1,5 @@
-// Launches of device/attention_tiles.cuh, and of device/attention.cuh, which computes what those do
-// not: float64, and rows that are too long for registers.
+// Launches of device/attention_tiles.cuh and attention_grad_tiles.cuh, and of attention.cuh, which
+// computes what those do not: float64, and rows that are too long for registers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,9 @@ class AttentionLaunch {
                                     std::string(type_name(shape_.dtype))},
                                    has_tiles, scales()),
                          has_tiles ? shared_bytes(tile) : 0, has_tiles,
-                         has_tiles ? "attention_tiles" : "attention");
+                         !has_tiles              ? "attention"
+                         : kernel == "attention" ? "attention_tiles"
+                                                 : "attention_grad_tiles");
     return out;
   }
 

@@ -1,5 +1,7 @@
 #include "interop/keras/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -369,17 +371,66 @@ std::vector<int> keras_layer_order(const Model& model) {
   return order;
 }
 
-std::vector<KerasGroup> keras_groups(const Model& model) {
-  std::map<std::string, int> used;
+namespace {
+
+// Names of groups: classes counted within the model, or within a model in it.
+class GroupNames {
+ public:
+  // `container`: what Keras calls models in the model; "": layers have no models around them.
+  explicit GroupNames(std::string container) : container_(std::move(container)) {}
+
+  // "layers/sequential_1/layers/conv2d" of the layer `down_1/conv`.
+  std::string next(const std::string& layer, const std::string& class_name) {
+    std::string within;
+    for (size_t end = layer.find('/'); !container_.empty() && end != std::string::npos;
+         end = layer.find('/', end + 1)) {
+      const auto [known, is_new] = containers_.emplace(layer.substr(0, end), "");
+      if (is_new) {
+        known->second = counted(within, container_);
+      }
+      within = known->second + "/";
+    }
+    return counted(within, group_name(class_name));
+  }
+
+ private:
+  std::string counted(const std::string& within, const std::string& base) {
+    const std::string group = within + "layers/" + base;
+    const int count = used_[group]++;
+    return count == 0 ? group : fmt::format("{}_{}", group, count);
+  }
+
+  std::string container_;
+  std::map<std::string, std::string> containers_;  // prefix of names -> group
+  std::map<std::string, int> used_;
+};
+
+std::vector<KerasGroup> named_groups(const Model& model, GroupNames names) {
   std::vector<KerasGroup> out;
   for (const int call : keras_layer_order(model)) {
-    const std::string base = group_name(class_of(model, call));
-    const int count = used[base]++;
     const Model::Call& entry = model.calls()[call];
-    out.push_back({entry.is_input ? entry.name : model.layers()[entry.layer]->name,
-                   "layers/" + base + (count == 0 ? "" : fmt::format("_{}", count))});
+    const std::string& name = entry.is_input ? entry.name : model.layers()[entry.layer]->name;
+    out.push_back({name, names.next(name, class_of(model, call))});
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<KerasGroup> keras_groups(const Model& model) {
+  return named_groups(model, GroupNames(""));
+}
+
+std::vector<KerasGroup> keras_groups(const Model& model, const H5File& file) {
+  for (const std::string container : {"sequential", "functional"}) {
+    const std::string group = "layers/" + container;
+    for (const NamedTensor& dataset : file.datasets) {
+      if (starts_with(dataset.name, group + "/layers/")) {
+        return named_groups(model, GroupNames(container));
+      }
+    }
+  }
+  return keras_groups(model);
 }
 
 std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup>& groups,
@@ -434,7 +485,9 @@ std::vector<NamedTensor> read_model_weights(const std::string& path, const Model
                          model);
   }
   if (ends_with(name, ".h5") || ends_with(name, ".hdf5")) {
-    return named_by_path(read_h5(path), keras_groups(model), model);
+    H5File file = read_h5(path);
+    const std::vector<KerasGroup> groups = keras_groups(model, file);
+    return named_by_path(std::move(file), groups, model);
   }
   return read_weights(path);
 }

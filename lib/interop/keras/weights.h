@@ -30,6 +30,9 @@ std::vector<int> keras_layer_order(const Model& model);
 
 // The groups of this model's layers, inputs too, in Keras' order.
 std::vector<KerasGroup> keras_groups(const Model& model);
+// The same as the file has them: with models in the model (`layers/sequential/layers/conv2d`) where
+// it has such, which are blocks with a name here (`stem/conv`).
+std::vector<KerasGroup> keras_groups(const Model& model, const H5File& file);
 
 // The tensors of `file` under the paths of the model's weights. What belongs to no weight keeps its
 // own path; optimizer, metric and seed variables are left out.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/text.h"
@@ -55,11 +56,24 @@ void check_states(const Model& model) {
   }
 }
 
+void check_inputs(const Model& model) {
+  for (const int call : model.inputs()) {
+    const Shape& shape = model.calls()[call].output_shape;
+    if (std::count(shape.begin() + 1, shape.end(), kUnknownDim) > 0) {
+      throw ConfigError("E417", {},
+                        fmt::format("input `{}` is {}: all sizes but the batch must be known",
+                                    model.calls()[call].name, shape_string(shape)))
+          .help("write them in the Input's `shape`; `import` takes them with --shape");
+    }
+  }
+}
+
 }  // namespace
 
 std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weights) {
   check_size(weights);
   check_states(setup.model());
+  check_inputs(setup.model());
   const Graph graph = simplify(setup.global_graph(StepKind::kPredict, kBatch));
   const Graph other = simplify(setup.global_graph(StepKind::kPredict, kOtherBatch));
   check_consistent(graph, other);

@@ -119,6 +119,10 @@ std::vector<KernelCase> attention_specs() {
     add_attention(list, large, {}, "of three tiles");
     large.window = 40;
     add_attention(list, large, {}, "of three tiles in a window");
+    large.queries = large.keys = large.global_queries = 20;
+    large.head_size = large.value_size = 264;  // too long for tiles of float32
+    large.scale = 0.02;
+    add_attention(list, large, {}, "of long rows");
     for (bool inverse : {false, true}) {
       const RotaryShape rotary{dtype, 3, 9, 2, 10, inverse, inverse};
       const int64_t angles = (inverse ? 3 : 1) * 9 * 5;

@@ -135,6 +135,19 @@ TEST_CASE("ONNX: what depends on the number of samples is refused with its layer
   says("=ravel(x)[:5] * x[:, 0, :1]", "layer `own`: a part of the batch cannot be said in ONNX");
 }
 
+TEST_CASE("ONNX: inputs of open sizes are refused") {
+  try {
+    exported(
+        "model:\n  layers:\n    - Input: {name: steps, shape: [null, 4]}\n    - LSTM: {units: 2}\n"
+        "compile: {loss: mse}\n");
+    FAIL("it was exported");
+  } catch (const ConfigError& error) {
+    CHECK(std::string(error.what())
+              .find("input `steps` is (None, None, 4): all sizes but the batch must be known") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("ONNX: states that outlast a batch are refused") {
   try {
     exported(

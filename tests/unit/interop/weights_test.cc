@@ -191,5 +191,30 @@ model:
   CHECK(found[3] == "other/kernel:0");
 }
 
+// As ConvNeXt's weight files of Keras 3 are.
+TEST_CASE("a weight file has the layers of a Sequential in a model in groups of their own") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Repeat: {times: 1, name: stem, layers: [{Dense: {name: first, units: 6}}, {Dense: {name: second, units: 6}}]}
+    - Dense: {name: between, units: 6}
+    - Repeat: {times: 1, name: head, layers: [{Dense: {name: last, units: 6}}]}
+)");
+  H5File file;
+  for (const char* name :
+       {"layers/dense/vars/0", "layers/sequential/layers/dense/vars/0",
+        "layers/sequential/layers/dense_1/vars/1", "layers/sequential_1/layers/dense/vars/0"}) {
+    file.datasets.push_back({name, HostTensor(DType::kFloat32, {6, 6})});
+  }
+  const std::vector<KerasGroup> groups = keras_groups(*built.model, file);
+  const std::vector<NamedTensor> found = named_by_path(std::move(file), groups, *built.model);
+  REQUIRE(found.size() == 4);
+  CHECK(found[0].name == "between/kernel");
+  CHECK(found[1].name == "stem/first/kernel");
+  CHECK(found[2].name == "stem/second/bias");
+  CHECK(found[3].name == "head/last/kernel");
+}
+
 }  // namespace
 }  // namespace meshtrain

@@ -76,6 +76,7 @@ struct Steps {
                           .batch = 10,
                           .memory = memory,
                           .flops = 8e9,
+                          .model_flops = 8e9,
                           .fixed_reductions = fixed,
                           .launch_share = launch_share,
                           .advice = "less of it"},

@@ -1,5 +1,5 @@
-// Attention and its gradients, tile by tile on tensor cores (formulas: ir/ops/attention.cc; the
-// algorithm: Dao, FlashAttention-2, 2023). For elements of at most 32 bits.
+// Attention, tile by tile on tensor cores (formulas: ir/ops/attention.cc; the algorithm: Dao,
+// FlashAttention-2, 2023). For elements of at most 32 bits. Gradients: attention_grad_tiles.cuh.
 //
 // A warp owns 16 rows of queries (or of keys), a block 128. Tiles of the other side come into
 // shared memory one after the other. Nothing of queries x keys is stored, sums are float, and each
@@ -15,7 +15,8 @@ namespace {
 constexpr int kWarpRows = 16, kBlockRows = kWarpRows * (int)kThreads / 32;
 // What rounding probabilities and their gradients to 16 bits takes evens out over many keys. Over
 // so few it is multiplied as well: a vector added to all keys must have no gradient.
-constexpr long long kFewKeys = 64;
+template <Attending A>
+constexpr bool kHasFewKeys = A.keys <= 64;
 
 MT_FN float exp_of(float x) {
 #ifdef __CUDA_ARCH__
@@ -73,6 +74,18 @@ struct TilePairs {
   }
 };
 
+// Calls f(n, e, row, column) for what a lane has of N results of 16 x 8: c[n][e] is of that row and
+// column.
+template <int N, class F>
+MT_FN void each_place(const WarpLane& at, const F& f) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      f(n, e, at.group + e / 2 * 8, 8 * n + 2 * at.place + e % 2);
+  }
+}
+
 // c += own (16 x size) times the rows of a tile, transposed.
 template <class T, int N, int K>
 MT_FN void multiply_rows(float (&c)[N][4], const unsigned (&own)[K][4], const unsigned* tile,
@@ -121,15 +134,10 @@ MT_FN void multiply_tile(float (&sums)[M][4], float (&c)[N][4], const unsigned* 
 template <long long size, class T, int M>
 MT_FN void write_rows(T* to, long long step, long long valid, const float (&sums)[M][4],
                       const float (&factor)[2], const WarpLane& at) {
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int row = at.group + e / 2 * 8, column = 8 * m + 2 * at.place + e % 2;
-      if (row < valid && column < size)
-        store(to + row * step + column, sums[m][e] * factor[e / 2]);
-    }
-  }
+  each_place<M>(at, [&](int m, int e, int row, int column) {
+    if (row < valid && column < size)
+      store(to + row * step + column, sums[m][e] * factor[e / 2]);
+  });
 }
 
 // Softmax of rows whose scores come tile by tile.
@@ -167,243 +175,98 @@ struct RunningRows {
   }
 };
 
+// 16 rows of queries of a warp, and the tiles of keys and values that its block goes through.
+template <Attending A, class T>
+struct QueryRows {
+  static constexpr int tile = A.tile;
+  static constexpr int key_words = kRowWords<T, A.head_size>;
+  static constexpr int value_words = kRowWords<T, A.value_size>;
+
+  WarpLane at;
+  OwnTile part;
+  long long batch, head, query, row, at_lse;  // the first query's, in q and in lse
+  unsigned *keys, *values;                    // in shared memory
+
+  MT_FN QueryRows(unsigned block, unsigned char* shared)
+      : part(block, A.queries, A.heads, at),
+        batch(part.batch),
+        head(part.head),
+        query(part.first + at.warp * kWarpRows),
+        row((batch * A.queries + query) * A.heads + head),
+        at_lse((batch * A.heads + head) * A.queries + query),
+        keys((unsigned*)shared),
+        values(keys + tile * key_words) {}
+
+  // All a of q, or of what has its rows.
+  template <long long size, int N>
+  MT_FN void read(unsigned (&a)[N][4], const T* from) const {
+    read_rows<size, A.vector>(a, from + row * size, A.heads * size, part.left, at);
+  }
+  template <long long size, int M>
+  MT_FN void write(T* to, const float (&sums)[M][4], const float (&factor)[2]) const {
+    write_rows<size>(to + row * size, A.heads * size, part.left, sums, factor, at);
+  }
+
+  // Calls use(first key) for each tile of which a pair with these queries takes part.
+  template <class P, class Use>
+  MT_FN void each_tile(const TilePairs<A, P>& in, const T* k, const T* v, const Use& use) const {
+    for (long long key = 0; key < A.keys; key += tile) {
+      if (in.none(part.first, kBlockRows, key, tile))
+        continue;
+      const long long first = (batch * A.keys + key) * A.groups + head / A.readers();
+      __syncthreads();
+      copy_rows<A.head_size, A.vector, tile>(keys, k + first * A.head_size, A.groups * A.head_size,
+                                             A.keys - key);
+      copy_rows<A.value_size, A.vector, tile>(values, v + first * A.value_size,
+                                              A.groups * A.value_size, A.keys - key);
+      __syncthreads();
+      if (part.left > 0 && !in.none(query, kWarpRows, key, tile))
+        use(key);
+    }
+  }
+};
+
 // Arguments: q, k, v, o, lse, those of Pairs. `shared`: a tile of k and one of v.
 template <Attending A, class T>
 MT_FN void attention_tiles(const unsigned long long* arg, unsigned block, unsigned char* shared,
                            AttentionScales<float> scales) {
-  constexpr int tile = A.tile;
-  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
-  constexpr int k_words = kRowWords<T, A.head_size>, v_words = kRowWords<T, A.value_size>;
   using P = Pairs<A, T, 5>;
+  constexpr int kTiles = A.tile / 8;
   const P pairs{arg, scales};
   const TilePairs<A, P> in{pairs, (long long)arg[7]};
-  const WarpLane at;
-  const OwnTile own(block, A.queries, A.heads, at);
-  const long long b = own.batch, h = own.head, group = h / A.readers();
-  const long long query = own.first + at.warp * kWarpRows;
-  unsigned* const keys = (unsigned*)shared;
-  unsigned* const values = keys + tile * k_words;
-  const long long row = (b * A.queries + query) * A.heads + h;
+  const QueryRows<A, T> own(block, shared);
   unsigned q[kWords<T, A.head_size> / 8][4];
-  read_rows<A.head_size, A.vector>(q, (const T*)arg[0] + row * A.head_size, A.heads * A.head_size,
-                                   own.left, at);
+  own.template read<A.head_size>(q, (const T*)arg[0]);
   float sums[kWords<T, A.value_size> * kOfWord<T> / 8][4] = {};
   RunningRows rows{{minus_infinity<float>(), minus_infinity<float>()}, {0.0f, 0.0f}};
-  for (long long key = 0; key < A.keys; key += tile) {
-    if (in.none(own.first, kBlockRows, key, tile))
-      continue;
-    __syncthreads();
-    const long long first = (b * A.keys + key) * A.groups + group;
-    copy_rows<A.head_size, A.vector, tile>(keys, (const T*)arg[1] + first * A.head_size,
-                                           A.groups * A.head_size, A.keys - key);
-    copy_rows<A.value_size, A.vector, tile>(values, (const T*)arg[2] + first * A.value_size,
-                                            A.groups * A.value_size, A.keys - key);
-    __syncthreads();
-    if (own.left <= 0 || in.none(query, kWarpRows, key, tile))
-      continue;
-    float scores[tile / 8][4] = {};
-    multiply_rows<T>(scores, q, keys, k_words, at);
-    const bool some = in.some(query, kWarpRows, key, tile);
-#pragma unroll
-    for (int n = 0; n < tile / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const long long i = query + at.group + e / 2 * 8, j = key + 8 * n + 2 * at.place + e % 2;
-        scores[n][e] =
-            some && !in.allows(b, h, i, j) ? minus_infinity<float>() : scores[n][e] * scales.scale;
-      }
-    }
+  own.each_tile(in, (const T*)arg[1], (const T*)arg[2], [&](long long key) {
+    float scores[kTiles][4] = {};
+    multiply_rows<T>(scores, q, own.keys, own.key_words, own.at);
+    const bool some = in.some(own.query, kWarpRows, key, A.tile);
+    each_place<kTiles>(own.at, [&](int n, int e, int i, int j) {
+      const bool is_out = some && !in.allows(own.batch, own.head, own.query + i, key + j);
+      scores[n][e] = is_out ? minus_infinity<float>() : scores[n][e] * scales.scale;
+    });
     rows.add(scores, sums);
     if constexpr (A.has_dropout) {
-#pragma unroll
-      for (int n = 0; n < tile / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          scores[n][e] *=
-              pairs.factor(b, h, query + at.group + e / 2 * 8, key + 8 * n + 2 * at.place + e % 2);
-      }
+      each_place<kTiles>(own.at, [&](int n, int e, int i, int j) {
+        scores[n][e] *= pairs.factor(own.batch, own.head, own.query + i, key + j);
+      });
     }
-    multiply_tile<T, kHasFewKeys>(sums, scores, values, v_words, at);
-  }
-  if (own.left <= 0)
+    multiply_tile<T, kHasFewKeys<A>>(sums, scores, own.values, own.value_words, own.at);
+  });
+  if (own.part.left <= 0)
     return;
   float factor[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const float total = joined(rows.total[r], [](float x, float y) { return x + y; });
     factor[r] = total == 0.0f ? 0.0f : 1.0f / total;
-    const int own_row = at.group + 8 * r;
-    if (at.place == 0 && own_row < own.left)
-      ((float*)arg[4])[(b * A.heads + h) * A.queries + query + own_row] =
-          rows.largest[r] + log(total);
+    const int row = own.at.group + 8 * r;
+    if (own.at.place == 0 && row < own.part.left)
+      ((float*)arg[4])[own.at_lse + row] = rows.largest[r] + log(total);
   }
-  write_rows<A.value_size>((T*)arg[3] + row * A.value_size, A.heads * A.value_size, own.left, sums,
-                           factor, at);
-}
-
-// sum(o do) - the cotangent of lse, of two rows of a lane's group. Arguments as those of
-// attention_query_grad_tiles().
-template <Attending A, class T, class P>
-MT_FN void own_sums(float (&out)[2], const unsigned long long* arg, long long row, long long at_lse,
-                    long long left, const P& pairs, const WarpLane& at) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int own_row = at.group + 8 * r;
-    float sum = 0;
-    if (own_row < left) {
-      const long long from = (row + own_row * A.heads) * A.value_size;
-      for (int e = at.place; e < A.value_size; e += 4)
-        sum += load((const T*)arg[3] + from + e) * load((const T*)arg[5] + from + e);
-    }
-    sum = joined(sum, [](float x, float y) { return x + y; });
-    if constexpr (A.has_lse_cotangent) {
-      if (own_row < left)
-        sum -= pairs.template array<float>(P::lse_cotangent)[at_lse + own_row];
-    }
-    out[r] = sum;
-    if (at.place == 0 && own_row < left)
-      ((float*)arg[7])[at_lse + own_row] = sum;
-  }
-}
-
-// dq, and sum(o do) - the cotangent of lse, which attention_key_grad_tiles() reads. Arguments: q,
-// k, v, o, lse, the cotangent of o, dq, these sums, those of Pairs. `shared`: as attention_tiles().
-template <Attending A, class T>
-MT_FN void attention_query_grad_tiles(const unsigned long long* arg, unsigned block,
-                                      unsigned char* shared, AttentionScales<float> scales) {
-  constexpr int tile = A.tile;
-  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
-  constexpr int k_words = kRowWords<T, A.head_size>, v_words = kRowWords<T, A.value_size>;
-  using P = Pairs<A, T, 8>;
-  const P pairs{arg, scales};
-  const TilePairs<A, P> in{pairs, (long long)arg[10]};
-  const WarpLane at;
-  const OwnTile own(block, A.queries, A.heads, at);
-  const long long b = own.batch, h = own.head, group = h / A.readers();
-  const long long query = own.first + at.warp * kWarpRows;
-  unsigned* const keys = (unsigned*)shared;
-  unsigned* const values = keys + tile * k_words;
-  const long long row = (b * A.queries + query) * A.heads + h;
-  const long long at_lse = (b * A.heads + h) * A.queries + query;
-  unsigned q[kWords<T, A.head_size> / 8][4], g[kWords<T, A.value_size> / 8][4];
-  read_rows<A.head_size, A.vector>(q, (const T*)arg[0] + row * A.head_size, A.heads * A.head_size,
-                                   own.left, at);
-  read_rows<A.value_size, A.vector>(g, (const T*)arg[5] + row * A.value_size,
-                                    A.heads * A.value_size, own.left, at);
-  float delta[2], lse[2];
-  own_sums<A, T>(delta, arg, row, at_lse, own.left, pairs, at);
-#pragma unroll
-  for (int r = 0; r < 2; ++r)
-    lse[r] = at.group + 8 * r < own.left ? ((const float*)arg[4])[at_lse + at.group + 8 * r]
-                                         : minus_infinity<float>();
-  float sums[kWords<T, A.head_size> * kOfWord<T> / 8][4] = {};
-  for (long long key = 0; key < A.keys; key += tile) {
-    if (in.none(own.first, kBlockRows, key, tile))
-      continue;
-    __syncthreads();
-    const long long first = (b * A.keys + key) * A.groups + group;
-    copy_rows<A.head_size, A.vector, tile>(keys, (const T*)arg[1] + first * A.head_size,
-                                           A.groups * A.head_size, A.keys - key);
-    copy_rows<A.value_size, A.vector, tile>(values, (const T*)arg[2] + first * A.value_size,
-                                            A.groups * A.value_size, A.keys - key);
-    __syncthreads();
-    if (own.left <= 0 || in.none(query, kWarpRows, key, tile))
-      continue;
-    float scores[tile / 8][4] = {}, products[tile / 8][4] = {};
-    multiply_rows<T>(scores, q, keys, k_words, at);
-    multiply_rows<T>(products, g, values, v_words, at);
-    const bool some = in.some(query, kWarpRows, key, tile);
-#pragma unroll
-    for (int n = 0; n < tile / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int r = e / 2;
-        const long long i = query + at.group + 8 * r, j = key + 8 * n + 2 * at.place + e % 2;
-        const bool is_out = lse[r] == minus_infinity<float>() || (some && !in.allows(b, h, i, j));
-        const float p = exp_of(scores[n][e] * scales.scale - lse[r]);
-        const float ds = p * (products[n][e] * pairs.factor(b, h, i, j) - delta[r]) * scales.scale;
-        scores[n][e] = is_out ? 0.0f : ds;
-      }
-    }
-    multiply_tile<T, kHasFewKeys>(sums, scores, keys, k_words, at);
-  }
-  const float one[2] = {1.0f, 1.0f};
-  write_rows<A.head_size>((T*)arg[6] + row * A.head_size, A.heads * A.head_size, own.left, sums,
-                          one, at);
-}
-
-// dk and dv, over the query heads that read a key head. Arguments: q, k, v, lse, the cotangent of
-// o, the sums of attention_query_grad_tiles(), dk, dv, those of Pairs. `shared`: a tile of q, one
-// of the cotangent, and their lse and sums.
-template <Attending A, class T>
-MT_FN void attention_key_grad_tiles(const unsigned long long* arg, unsigned block,
-                                    unsigned char* shared, AttentionScales<float> scales) {
-  constexpr int tile = A.tile;
-  constexpr bool kHasFewKeys = A.keys <= kFewKeys;
-  constexpr int q_words = kRowWords<T, A.head_size>, g_words = kRowWords<T, A.value_size>;
-  using P = Pairs<A, T, 8>;
-  const P pairs{arg, scales};
-  const TilePairs<A, P> in{pairs, (long long)arg[10]};
-  const WarpLane at;
-  const OwnTile own(block, A.keys, A.groups, at);
-  const long long b = own.batch, group = own.head, key = own.first + at.warp * kWarpRows;
-  unsigned* const queries = (unsigned*)shared;
-  unsigned* const cotangents = queries + tile * q_words;
-  float* const lse = (float*)(cotangents + tile * g_words);
-  float* const delta = lse + tile;
-  const long long row = (b * A.keys + key) * A.groups + group;
-  unsigned k[kWords<T, A.head_size> / 8][4], v[kWords<T, A.value_size> / 8][4];
-  read_rows<A.head_size, A.vector>(k, (const T*)arg[1] + row * A.head_size, A.groups * A.head_size,
-                                   own.left, at);
-  read_rows<A.value_size, A.vector>(v, (const T*)arg[2] + row * A.value_size,
-                                    A.groups * A.value_size, own.left, at);
-  float key_sums[kWords<T, A.head_size> * kOfWord<T> / 8][4] = {};
-  float value_sums[kWords<T, A.value_size> * kOfWord<T> / 8][4] = {};
-  for (long long h = group * A.readers(); h < (group + 1) * A.readers(); ++h) {
-    for (long long query = 0; query < A.queries; query += tile) {
-      if (in.none(query, tile, own.first, kBlockRows))
-        continue;
-      __syncthreads();
-      const long long first = (b * A.queries + query) * A.heads + h, left = A.queries - query;
-      copy_rows<A.head_size, A.vector, tile>(queries, (const T*)arg[0] + first * A.head_size,
-                                             A.heads * A.head_size, left);
-      copy_rows<A.value_size, A.vector, tile>(cotangents, (const T*)arg[4] + first * A.value_size,
-                                              A.heads * A.value_size, left);
-      const long long at_lse = (b * A.heads + h) * A.queries + query;
-      for (int i = (int)threadIdx.x; i < tile; i += (int)kThreads) {
-        lse[i] = i < left ? ((const float*)arg[3])[at_lse + i] : minus_infinity<float>();
-        delta[i] = i < left ? ((const float*)arg[5])[at_lse + i] : 0.0f;
-      }
-      __syncthreads();
-      if (own.left <= 0 || in.none(query, tile, key, kWarpRows))
-        continue;
-      float scores[tile / 8][4] = {}, products[tile / 8][4] = {};
-      multiply_rows<T>(scores, k, queries, q_words, at);
-      multiply_rows<T>(products, v, cotangents, g_words, at);
-      const bool some = in.some(query, tile, key, kWarpRows);
-#pragma unroll
-      for (int n = 0; n < tile / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int c = 8 * n + 2 * at.place + e % 2;
-          const long long i = query + c, j = key + at.group + e / 2 * 8;
-          const bool is_out = lse[c] == minus_infinity<float>() || (some && !in.allows(b, h, i, j));
-          const float p = is_out ? 0.0f : exp_of(scores[n][e] * scales.scale - lse[c]);
-          const float weight = pairs.factor(b, h, i, j);
-          const float ds = p * (products[n][e] * weight - delta[c]) * scales.scale;
-          scores[n][e] = p * weight;
-          products[n][e] = is_out ? 0.0f : ds;
-        }
-      }
-      multiply_tile<T, kHasFewKeys>(value_sums, scores, cotangents, g_words, at);
-      multiply_tile<T, kHasFewKeys>(key_sums, products, queries, q_words, at);
-    }
-  }
-  const float one[2] = {1.0f, 1.0f};
-  write_rows<A.head_size>((T*)arg[6] + row * A.head_size, A.groups * A.head_size, own.left,
-                          key_sums, one, at);
-  write_rows<A.value_size>((T*)arg[7] + row * A.value_size, A.groups * A.value_size, own.left,
-                           value_sums, one, at);
+  own.template write<A.value_size>((T*)arg[3], sums, factor);
 }
 
 }  // namespace
