@@ -25,7 +25,8 @@ from=$PWD
 cd "$(dirname "$0")/.." || exit 1
 . scripts/gpu_libraries.sh
 
-# Parts of the time, as an H200 with 16 cores needed it; build takes the few seconds it needs.
+# Parts of the time: tests, equality and bench as an H200 with 16 cores needed them; build takes the few seconds it
+# needs.
 declare -A share=([tests]=22 [sanitizer]=22 [equality]=8 [bench]=48 [nccl]=150)
 readonly in_parts=4  # cases of the suite "parts" (every family of kernels), which compile and run beside each other
 # Kernels of this program (lib/backend/gpu/module_text.cc), not those of NVIDIA's libraries.

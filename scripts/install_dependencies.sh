@@ -40,6 +40,7 @@ packages="
   python3
   python3-numpy
   tmux
+  xz-utils
   zlib1g-dev
 "
 

@@ -91,9 +91,9 @@ PlannedMemory planned_memory(const Program& program) {
 
 namespace {
 
-// Returns the FLOPs of the nodes of `graph` over the shapes of `shapes.values`.
 enum class Counted { kAll, kProducts, kModelProducts };
 
+// Returns the FLOPs of the nodes of `graph` over the shapes of `shapes.values`.
 double sum_of_flops(const Graph& graph, const Graph& shapes, Counted counted = Counted::kAll) {
   Signatures signatures;
   std::vector<double> known;  // of each signature
