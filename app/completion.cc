@@ -8,6 +8,7 @@
 #include "config/complete.h"
 #include "config/explain.h"
 #include "config/merge.h"
+#include "config/run_files.h"
 #include "help.h"
 #include "templates.h"
 
@@ -86,7 +87,7 @@ std::optional<YamlNode> config_of(const Words& positionals) {
   for (const std::string& word : positionals) {
     std::error_code ignored;
     const fs::path path =
-        fs::is_directory(word, ignored) ? fs::path(word) / "config.yaml" : fs::path(word);
+        fs::is_directory(word, ignored) ? fs::path(word) / run_files::kConfig : fs::path(word);
     if (word.find('=') == std::string::npos && fs::is_regular_file(path, ignored)) {
       Diagnostics diagnostics;
       YamlNode root = load_file(path, diagnostics);

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/streams.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/data_sizes.h"
 #include "help.h"
 #include "output.h"
@@ -82,9 +83,23 @@ std::optional<SharedCommand> shared_command(const Subcommand& subcommand,
   return shared;
 }
 
+// Configs, logs and events are UTF-8, and names of files are written into them.
+void refuse_other_bytes(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    for (size_t i = 0, length = 0; i < word.size(); i += length) {
+      length = utf8_length(word, i);
+      if (length == 0) {
+        refuse("E140", fmt::format("`{}` is not UTF-8", printable(word)),
+               "another name, or a terminal whose character set is UTF-8");
+      }
+    }
+  }
+}
+
 int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
   ExitReport report;
   try {
+    refuse_other_bytes(invocation.command_line);
     if (start_processes(shared_command(subcommand, invocation), invocation.processes,
                         invocation.num_workers)) {
       report.exit_code = subcommand.run(invocation);

@@ -4,10 +4,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <limits>
 
+#include "base/host.h"
 #include "base/text.h"
 #include "config/scalars.h"
 
@@ -57,7 +57,7 @@ ConsoleOptions OutputFlags::console(Verbosity configured) const {
   const char* terminal = std::getenv("TERM");
   options.has_escapes = terminal != nullptr && std::string_view(terminal) != "dumb";
   options.columns = [] { return err_stream().columns(); };
-  options.now = seconds_now;
+  options.now = steady_seconds;
   options.out = [](std::string_view text) { out_stream().write(text); };
   options.err = [](std::string_view text) { err_stream().write(text); };
   return options;
@@ -137,10 +137,6 @@ std::function<void(std::string_view)> show_unless(bool quiet) {
 
 void refuse(const char* code, const std::string& message, const std::string& help) {
   throw ConfigError(code, {}, message).help(help);
-}
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace meshtrain

@@ -44,6 +44,5 @@ void show_warnings(const Diagnostics& warnings, bool quiet = false);
 std::function<void(std::string_view)> show_unless(bool quiet);
 // Throws a ConfigError of the command line that no place in a file belongs to.
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
-double seconds_now();  // steady clock
 
 }  // namespace meshtrain

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/host.h"
 #include "base/text.h"
 #include "config/scalars.h"
 
@@ -93,7 +94,7 @@ RunRequest run_request(const Invocation& invocation, LoadOptions load, const Out
   request.warn = [quiet = output.quiet](const Diagnostics& warnings) {
     show_warnings(warnings, quiet);
   };
-  request.started_at = seconds_now();
+  request.started_at = steady_seconds();
   return request;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/host.h"
 #include "base/text.h"
 #include "data/fetch.h"
 #include "data/named_sets.h"
@@ -60,7 +61,7 @@ std::string fetch_file(const SetFile& file, const std::string& folder,
   }
   std::optional<DownloadLine> line;
   if (!options.quiet && err_stream().is_terminal()) {
-    line.emplace(file.path, file.num_bytes, seconds_now, show_unless(false));
+    line.emplace(file.path, file.num_bytes, steady_seconds, show_unless(false));
   }
   FetchOptions fetching;
   fetching.timeout_seconds = options.timeout;

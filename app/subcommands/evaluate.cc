@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/host.h"
 #include "checkpoint/restore.h"
+#include "config/run_files.h"
 #include "config/source_like.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
@@ -67,7 +69,7 @@ Dataset evaluated_samples(const Dataset& dataset, const Config& config) {
 std::vector<OutputDetails> details_of(Engine& engine, Coordinator& coordinator,
                                       const Dataset& dataset, const Config& config,
                                       const LearnedPtr& known) {
-  Trainer trainer(engine, config, seconds_now);  // without hooks: nothing is shown meanwhile
+  Trainer trainer(engine, config, steady_seconds);  // without hooks: nothing is shown meanwhile
   trainer.set_coordinator(coordinator);
   const Dataset samples = evaluated_samples(dataset, config);
   const std::vector<HostTensor> outputs = trainer.predict(samples, evaluated_batch_size(config));
@@ -95,8 +97,8 @@ std::string details_path(const EvaluateOptions& options, const ModelSource& sour
   if (!options.details_file.empty()) {
     return options.details_file;
   }
-  const bool is_run = !source.run.empty() && fs::exists(source.run + "/metrics.jsonl");
-  return is_run ? source.run + "/evaluation.json" : "";
+  const bool is_run = !source.run.empty() && fs::exists(source.run + "/" + run_files::kMetrics);
+  return is_run ? source.run + "/" + run_files::kEvaluation : "";
 }
 
 void show_details(const std::vector<OutputDetails>& details, const EvaluateOptions& options,
@@ -131,7 +133,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
     return *code;
   }
   const DataPart part = part_to_evaluate(config);
-  Coordinator coordinator(invocation.processes, seconds_now);
+  Coordinator coordinator(invocation.processes, steady_seconds);
   RunData data;
   LearnedPtr known;
   std::string hash;
@@ -158,7 +160,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   if (options.output.is_json()) {
     events.add_sink([](std::string_view line) { out_stream().write(fmt::format("{}\n", line)); });
   }
-  Trainer trainer(engine, config, seconds_now);
+  Trainer trainer(engine, config, steady_seconds);
   trainer.set_coordinator(coordinator);
   trainer.add_hook(events);
   trainer.add_hook(console);

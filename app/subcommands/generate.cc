@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "base/text_lines.h"
 #include "config/resolve.h"
@@ -157,7 +158,7 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
                 [](std::string_view text) { out_stream().write(text); });
   if (is_live)
     out_stream().write(prompts.texts[0]);
-  const double begin = seconds_now();
+  const double begin = steady_seconds();
   std::vector<Continuation> all;
   try {
     all = texts.run(generation, is_live ? &live : nullptr);
@@ -165,7 +166,7 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
     out_stream().write(is_live ? "\n" : "");
     throw;
   }
-  const double seconds = seconds_now() - begin;
+  const double seconds = steady_seconds() - begin;
   coordinator.on_rank_zero("writing the texts", [&] {
     const auto announced = coordinator.announce("writing the texts");
     const std::string whole = continuations_text(all, prompts, is_json);
@@ -193,7 +194,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
     return *code;
   }
-  Coordinator coordinator(invocation.processes, seconds_now);
+  Coordinator coordinator(invocation.processes, steady_seconds);
   if (!is_stdout(options)) {
     coordinator.on_rank_zero("looking at --output",
                              [&] { check_predictions_folder(options.output_file, options.input); });

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "checkpoint/learned_json.h"
+#include "config/run_files.h"
 #include "engine/weights.h"
 #include "interop/huggingface/import.h"
 #include "interop/keras/import_source.h"
@@ -28,8 +29,6 @@ struct ImportModelOptions {
   bool quiet = false;
 };
 
-constexpr const char* kConfig = "config.yaml";
-constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kTokenizer = "tokenizer.json";
 
 void check_folder(const std::string& folder, bool has_weights) {
@@ -38,9 +37,9 @@ void check_folder(const std::string& folder, bool has_weights) {
   if (fs::exists(status) && !fs::is_directory(status)) {
     refuse("E141", fmt::format("`{}` is not a folder", folder), "another folder: -o DIR");
   }
-  for (const char* name : {kConfig, kWeights}) {
+  for (const char* name : {run_files::kConfig, run_files::kWeights}) {
     const std::string path = (fs::path(folder) / name).string();
-    if ((has_weights || name == kConfig) && fs::exists(path, error)) {
+    if ((has_weights || name == run_files::kConfig) && fs::exists(path, error)) {
       refuse("E141", fmt::format("`{}` exists already", path), "another folder: -o DIR");
     }
   }
@@ -120,23 +119,24 @@ int import_directory(const ImportModelOptions& options) {
                              : options.folder;
   check_folder(folder, true);
   const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
-  const HuggingFaceImport imported = import_huggingface(options.model, path_of(kConfig), kWeights);
+  const HuggingFaceImport imported =
+      import_huggingface(options.model, path_of(run_files::kConfig), run_files::kWeights);
   make_folder(folder);
-  write_safetensors(path_of(kWeights), imported.weights);
+  write_safetensors(path_of(run_files::kWeights), imported.weights);
   if (!imported.tokenizer.empty()) {
     write_file_atomic(path_of(kTokenizer), std::string_view(imported.tokenizer));
     LearnedData learned;
     learned.source = "text";
     learned.tokenizer = imported.tokenizer;
     const std::string text = learned_text(learned);
-    write_file_atomic(path_of(kLearnedFile), std::string_view(text));
+    write_file_atomic(path_of(run_files::kLearned), std::string_view(text));
   }
-  write_file_atomic(path_of(kConfig), std::string_view(imported.yaml));
+  write_file_atomic(path_of(run_files::kConfig), std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
-  out_stream().write(fmt::format("{}: {}{}, {} weights in {}\n", path_of(kConfig),
+  out_stream().write(fmt::format("{}: {}{}, {} weights in {}\n", path_of(run_files::kConfig),
                                  imported.architecture,
                                  imported.tokenizer.empty() ? "" : " with its tokenizer",
-                                 imported.weights.size(), path_of(kWeights)));
+                                 imported.weights.size(), path_of(run_files::kWeights)));
   return 0;
 }
 
@@ -151,13 +151,13 @@ int run_import(const ImportModelOptions& options, Invocation&) {
   ImportOptions importing;
   importing.file = fs::path(options.model).filename().string();
   importing.version = source.version;
-  importing.initial_weights = source.weights ? kWeights : "";
+  importing.initial_weights = source.weights ? run_files::kWeights : "";
   for (const std::string& shape : options.shapes) {
     importing.shapes.push_back(parse_input_shape(shape));
   }
   const ImportedModel imported = import_keras(source.json, importing);
   check_folder(folder, source.weights.has_value());
-  const std::string path = (fs::path(folder) / kConfig).string();
+  const std::string path = (fs::path(folder) / run_files::kConfig).string();
   LoadOptions load;
   load.source = std::make_shared<SourceFile>(SourceFile{path, imported.yaml});
   load.require_data = false;
@@ -165,14 +165,15 @@ int run_import(const ImportModelOptions& options, Invocation&) {
   const std::vector<NamedTensor> weights = weights_of(load_config(load), imported, source);
   make_folder(folder);
   if (has_weights) {
-    write_safetensors((fs::path(folder) / kWeights).string(), weights);
+    write_safetensors((fs::path(folder) / run_files::kWeights).string(), weights);
   }
   write_file_atomic(path, std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
-  out_stream().write(fmt::format("{}: {} layers{}\n", path, imported.num_layers,
-                                 has_weights ? fmt::format(", {} weights in {}", weights.size(),
-                                                           (fs::path(folder) / kWeights).string())
-                                             : ", no weights"));
+  out_stream().write(
+      fmt::format("{}: {} layers{}\n", path, imported.num_layers,
+                  has_weights ? fmt::format(", {} weights in {}", weights.size(),
+                                            (fs::path(folder) / run_files::kWeights).string())
+                              : ", no weights"));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "applications.h"
 #include "base/columns.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "data/draft_config.h"
 #include "output.h"
@@ -55,7 +56,7 @@ std::string with_data(std::string text) {
     return text;
   }
   std::error_code error;
-  fs::path folder = fs::canonical("/proc/self/exe", error).parent_path();
+  fs::path folder = fs::path(program_path()).parent_path();
   while (!fs::exists(folder / "datasets/tales.txt", error) && folder.has_relative_path()) {
     folder = folder.parent_path();
   }

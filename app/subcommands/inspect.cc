@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/reader.h"
+#include "config/run_files.h"
 #include "output.h"
 #include "subcommand.h"
 #include "train/resume_target.h"
@@ -46,7 +47,7 @@ std::string inspect_json(const CheckpointReader& reader) {
                                       {"plan_signature", manifest.plan_signature},
                                       {"bytes", reader.num_bytes()},
                                       {"tensors", tensors},
-                                      {"config", reader.text("config.resolved.yaml")}};
+                                      {"config", reader.text(run_files::kResolved)}};
   return json_text(out, 1) + "\n";
 }
 
@@ -69,7 +70,7 @@ std::string inspect_text(const CheckpointReader& reader) {
                     std::string(dtype_name(tensor.dtype)), shape_string(tensor.shape),
                     tensor.layout, std::to_string(tensor.shards.size())});
   }
-  return out + aligned_columns(rows) + "\n" + reader.text("config.resolved.yaml");
+  return out + aligned_columns(rows) + "\n" + reader.text(run_files::kResolved);
 }
 
 int run_inspect(const InspectOptions& options, Invocation&) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/host.h"
 #include "checkpoint/restore.h"
 #include "config/source_like.h"
 #include "data/input_source.h"
@@ -72,7 +73,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
     return *code;
   }
-  Coordinator coordinator(invocation.processes, seconds_now);
+  Coordinator coordinator(invocation.processes, steady_seconds);
   const Setup setup(config, nullptr);
   const PredictionFormat format =
       prediction_format(options.output_file, options.format, setup.model().output_names().size());
@@ -112,7 +113,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     console_options.stdout_is_terminal = console_options.stderr_is_terminal;
   }
   Console console(std::move(console_options));
-  Trainer trainer(engine, config, seconds_now);
+  Trainer trainer(engine, config, steady_seconds);
   trainer.set_coordinator(coordinator);
   trainer.add_hook(console);
   invocation.started = true;

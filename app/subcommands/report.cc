@@ -1,5 +1,6 @@
 // meshtrain report: report.html of a run, made anew at any time.
 #include "base/file.h"
+#include "config/run_files.h"
 #include "output.h"
 #include "record/report/run_report.h"
 #include "subcommand.h"
@@ -14,7 +15,8 @@ struct ReportOptions {
 
 int run_report(const ReportOptions& options, Invocation&) {
   const std::string folder = run_folder(options.run);
-  const std::string path = options.output.empty() ? folder + "/report.html" : options.output;
+  const std::string path =
+      options.output.empty() ? folder + "/" + run_files::kReport : options.output;
   const std::string html = report_html(read_run_record(folder));
   if (path == "-") {
     out_stream().write(html);

@@ -1,14 +1,14 @@
 // meshtrain resume: continues a run, from its own folder.
 #include <filesystem>
 
+#include "base/host.h"
+#include "config/run_files.h"
 #include "config/source.h"
 #include "run_flags.h"
 #include "train/training_run.h"
 
 namespace meshtrain {
 namespace {
-
-constexpr const char* kConfigName = "config.resolved.yaml";
 
 struct ResumeOptions {
   std::string target;  // a run, or one of its checkpoints
@@ -23,16 +23,17 @@ struct ResumeOptions {
 // places where the user wrote the values.
 std::shared_ptr<const SourceFile> config_of(const CheckpointReader& reader,
                                             const std::string& path) {
-  const std::string text = reader.text(kConfigName);
+  const std::string text = reader.text(run_files::kResolved);
   const auto run = std::filesystem::path(path).parent_path().parent_path();
   try {
-    if (auto own = read_source((run / kConfigName).string(), {}); without_origins(*own) == text) {
+    if (auto own = read_source((run / run_files::kResolved).string(), {});
+        without_origins(*own) == text) {
       return own;
     }
   } catch (const ConfigError&) {
     // a checkpoint without its run
   }
-  return checked_source(path + "/" + kConfigName, text);
+  return checked_source(path + "/" + run_files::kResolved, text);
 }
 
 // The config is the checkpoint's, with what the command line changes.
@@ -51,17 +52,17 @@ LoadOptions load_options(const ResumeOptions& options, const CheckpointReader& r
 
 int run_resume(const ResumeOptions& options, Invocation& invocation) {
   check_allowed_keys(options.resuming.restore.allow);
-  const double started_at = seconds_now();
+  const double started_at = steady_seconds();
   const LaunchRequest launch{invocation.given_words, 0, options.run_dir, ""};
   if (invocation.processes.group == nullptr) {  // others than this one may verify the rest
     const ResumeTarget seen = open_resume_path(
-        options.target, [](const CheckpointReader& reader) { reader.text(kConfigName); });
+        options.target, [](const CheckpointReader& reader) { reader.text(run_files::kResolved); });
     const Config config = load_config(load_options(options, *seen.reader, seen.reader->path()));
     if (const std::optional<int> code = run_own_processes(launch, config, invocation.processes)) {
       return *code;
     }
   }
-  ResumeTarget target = agree_on_target(Coordinator(invocation.processes, seconds_now), [&] {
+  ResumeTarget target = agree_on_target(Coordinator(invocation.processes, steady_seconds), [&] {
     ResumeTarget found = open_resume_path(options.target);
     found.gathers =
         gathers(load_config(load_options(options, *found.reader, found.reader->path())));

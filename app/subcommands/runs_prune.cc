@@ -5,10 +5,12 @@
 
 #include "base/text.h"
 #include "config/interval.h"
+#include "config/run_files.h"
 #include "output.h"
 #include "record/run_list.h"
 #include "record/run_summary.h"
 #include "subcommand.h"
+#include "train/sweep_journal.h"
 
 namespace meshtrain {
 namespace {
@@ -39,21 +41,24 @@ double seconds_of(const std::string& text) {
 std::vector<std::string> chosen_runs(const RunsPruneOptions& options) {
   const double older = seconds_of(options.older);
   const auto now = static_cast<double>(std::time(nullptr));
-  std::map<std::string, std::vector<std::string>>
-      by_folder;  // in the order of their names: oldest first
+  std::map<std::string, std::vector<std::string>> by_folder;
   for (const std::string& run : find_runs(options.folder)) {
     by_folder[std::filesystem::path(run).parent_path().string()].push_back(run);
   }
   std::vector<std::string> out;
   for (auto& [folder, runs] : by_folder) {
     if (options.keep >= 0) {
+      if (is_sweep_dir(folder)) {
+        continue;  // its runs belong together
+      }
       runs.resize(static_cast<size_t>(std::max<int64_t>(0, std::ssize(runs) - options.keep)));
     }
     for (const std::string& run : runs) {
       const RunSummary summary = summarize_run(read_run_record(run));
       const bool is_running = !summary.exit_code;
       const bool is_old = now - static_cast<double>(last_written(run)) >= older;
-      if (!is_running && is_old && (!options.failed || is_failed(summary)) &&
+      const bool has_all = !options.checkpoints || has_weights(run);
+      if (!is_running && is_old && has_all && (!options.failed || is_failed(summary)) &&
           (options.failed || !options.checkpoints || summary.exit_code == 0)) {
         out.push_back(run);
       }
@@ -67,19 +72,27 @@ int run_runs_prune(const RunsPruneOptions& options, Invocation&) {
     refuse("E140", "which runs?", "--keep 3, --older 7d, --failed, or --checkpoints of all runs");
   }
   int64_t bytes = 0;
-  const std::vector<std::string> runs = chosen_runs(options);
-  for (const std::string& run : runs) {
-    const int64_t size = options.checkpoints ? run_bytes(run + "/checkpoints") : run_bytes(run);
-    if (!options.dry_run) {
-      options.checkpoints ? static_cast<void>(remove_checkpoints(run)) : remove_run(run);
+  size_t count = 0;
+  int code = 0;
+  for (const std::string& run : chosen_runs(options)) {
+    const int64_t size = run_bytes(options.checkpoints ? run + "/" + run_files::kCheckpoints : run);
+    try {
+      if (!options.dry_run) {
+        options.checkpoints ? static_cast<void>(remove_checkpoints(run)) : remove_run(run);
+      }
+    } catch (const ConfigError& error) {  // another process uses it since
+      show_warnings(error.diagnostics());
+      code = static_cast<int>(error.exit_code());
+      continue;
     }
     bytes += size;
+    ++count;
     out_stream().write(fmt::format("{}{}  {}\n", run, options.checkpoints ? "/checkpoints" : "",
                                    format_bytes(size)));
   }
   err_stream().write(fmt::format("{} of {} runs: {}\n", options.dry_run ? "would free" : "freed",
-                                 runs.size(), format_bytes(bytes)));
-  return 0;
+                                 count, format_bytes(bytes)));
+  return code;
 }
 
 }  // namespace
@@ -89,7 +102,7 @@ void add_runs_prune(Subcommands& to) {
       "runs prune", "Delete old or failed runs, or the checkpoints of finished ones",
       run_runs_prune);
   app.add_option("FOLDER", options.folder, "Where to look, also below; default runs");
-  app.add_option("--keep", options.keep, "The N newest runs of each name stay")
+  app.add_option("--keep", options.keep, "The N newest runs of each name stay; sweeps stay whole")
       ->type_name("N")
       ->check(whole_number(0, 1000000));
   app.add_option("--older", options.older, "Only runs whose last event is that old")

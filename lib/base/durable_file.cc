@@ -156,7 +156,7 @@ bool is_real_folder(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-std::vector<std::string> names_in(const std::string& path, int* error_number) {
+std::vector<std::string> folder_names(const std::string& path, int* error_number) {
   std::vector<std::string> names;
   errno = 0;
   if (DIR* dir = ::opendir(path.c_str())) {

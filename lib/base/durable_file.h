@@ -68,7 +68,7 @@ std::optional<std::string> remove_folder(const std::string& path);
 // Whether `path` itself, not what a link points to, is a folder.
 bool is_real_folder(const std::string& path);
 // Names in a folder, sorted; none when it cannot be read: then *error_number says why.
-std::vector<std::string> names_in(const std::string& path, int* error_number = nullptr);
+std::vector<std::string> folder_names(const std::string& path, int* error_number = nullptr);
 // Bytes that can still be written below `path`; nothing when the system does not say.
 std::optional<int64_t> free_bytes(const std::string& path);
 

@@ -325,6 +325,9 @@ constexpr ErrorCode kCodes[] = {
     {"W312", "classes that a part of the data lacks",
      "Metrics over such a part say nothing of the class, and a class without training samples "
      "cannot be learned. Often the file is sorted and a split takes its end."},
+    {"W316", "a batch larger than the data",
+     "The data make one smaller batch, and an epoch is one step. Often a smaller batch learns more "
+     "in an epoch."},
     {"W319", "sorted classes without shuffling",
      "With `data.shuffle: false` a batch has the samples as they stand in the file. Batches of a "
      "single class train badly."},

@@ -2,23 +2,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
+
+#include "base/host.h"
 
 namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string program_folder() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
-  const std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
-  return program.substr(0, program.rfind('/') + 1);
-}
 
 // "scripts/build.sh release meshtrain_cuda" for a program in .../build/release/app/; "" where it is
 // in no build tree.
@@ -66,7 +59,8 @@ std::string find_part(const LibraryPart& part, std::string& reason) {
   if (named != nullptr && *named != '\0') {
     return named;
   }
-  const std::string folder = program_folder();
+  const std::string program = program_path();
+  const std::string folder = program.substr(0, program.rfind('/') + 1);
   // The build's folder; that of a tarball; that of a wheel or a Debian package.
   for (const char* place : {"", "../lib/", "../lib/meshtrain/"}) {
     const std::string path = folder + place + part.file;

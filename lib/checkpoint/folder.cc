@@ -16,11 +16,11 @@
 #include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/system_calls.h"
 #include "base/text.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
-#include "comm/socket.h"
 
 namespace meshtrain {
 namespace {
@@ -110,7 +110,7 @@ CheckpointLock::~CheckpointLock() {
 std::vector<std::string> clean_checkpoints(const std::string& folder,
                                            const std::vector<std::string>& run_ids) {
   std::vector<std::string> warnings;
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : folder_names(folder)) {
     const std::vector<std::string> parts = split(name, '.');
     const bool unfinished = parts[0] == "tmp";
     if (parts.size() < 3 || (!unfinished && parts[0] != "trash")) {

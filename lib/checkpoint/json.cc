@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "config/run_files.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -107,7 +108,7 @@ class Watch {
 }  // namespace
 
 size_t max_text_bytes(std::string_view name) {
-  return name == "data.json" ? kMaxManifest : kMaxCheckpointText;
+  return name == run_files::kLearned ? kMaxManifest : kMaxCheckpointText;
 }
 
 std::string sealed_json(const Json& object) {

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "checkpoint/json.h"
+#include "config/run_files.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -255,7 +256,7 @@ bool is_learned_text(std::string_view text) {
 }
 
 LearnedPtr parse_learned(std::string_view text, const std::string& path) {
-  check_seal(text, path, kLearnedFile);
+  check_seal(text, path, run_files::kLearned);
   const auto learned = std::make_shared<LearnedData>();
   const Json json = Lists(*learned, path).read(text);
   const JsonFields fields(json, path);

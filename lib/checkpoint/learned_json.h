@@ -8,8 +8,6 @@
 
 namespace meshtrain {
 
-inline constexpr const char* kLearnedFile = "data.json";
-
 // Returns the text. Names that are no UTF-8 are written as hexadecimal digits.
 std::string learned_text(const LearnedData& learned);
 

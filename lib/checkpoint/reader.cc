@@ -15,6 +15,7 @@
 #include "checkpoint/json.h"
 #include "checkpoint/non_finite.h"
 #include "checkpoint/writer.h"
+#include "config/run_files.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -103,7 +104,8 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
   const std::filesystem::path place(path_);
   const std::string name = place.filename().string();
   // In other folders a number may be an epoch's (ModelCheckpoint).
-  const bool says_step = place.parent_path().filename() == "checkpoints" && step_of_name(name) >= 0;
+  const bool says_step =
+      place.parent_path().filename() == run_files::kCheckpoints && step_of_name(name) >= 0;
   if (says_step && step_of_name(name) != manifest_.step) {
     read_error("E402", manifest, "it is of step {}, not of {}", manifest_.step, name);
   }
@@ -361,12 +363,12 @@ bool is_checkpoint(const std::string& path) {
   std::error_code error;
   return fs::exists(fs::path(path) / "manifest.json", error) ||
          (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path) &&
-          !fs::exists(fs::path(path) / "metrics.jsonl", error));  // a run may have such a name
+          !fs::exists(fs::path(path) / run_files::kMetrics, error));  // a run may have such a name
 }
 
 std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   std::vector<int64_t> steps;
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : folder_names(folder)) {
     const int64_t step = step_of_name(name);
     if (step >= 0 && name == checkpoint_name(step) && is_real_folder(folder + "/" + name)) {
       steps.push_back(step);
@@ -381,7 +383,7 @@ namespace {
 // Throws E409 where the system does not say which checkpoints there are.
 void check_listed(const std::string& folder) {
   int error_number = 0;
-  for (const std::string& name : names_in(folder, &error_number)) {
+  for (const std::string& name : folder_names(folder, &error_number)) {
     if (step_of_name(name) >= 0) {
       is_folder_here(folder + "/" + name);
     }

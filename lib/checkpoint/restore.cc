@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/snapshot.h"
 #include "config/load.h"
+#include "config/run_files.h"
 #include "config/yaml.h"
 #include "engine/weights.h"
 #include "exec/executor.h"
@@ -68,7 +69,7 @@ void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
 std::vector<std::pair<std::string, std::string>> config_values(std::string_view text) {
   Diagnostics diagnostics;
   const auto source =
-      std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", std::string(text)});
+      std::make_shared<SourceFile>(SourceFile{run_files::kResolved, std::string(text)});
   const std::optional<YamlNode> root = parse_yaml(source, diagnostics);
   FlatConfig out;
   if (root) {
@@ -422,9 +423,9 @@ std::vector<ConfigChange> config_changes(std::string_view before, std::string_vi
 }
 
 std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now) {
-  std::string before = reader.text("config.resolved.yaml");
+  std::string before = reader.text(run_files::kResolved);
   LoadOptions options;
-  options.source = std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", before});
+  options.source = std::make_shared<SourceFile>(SourceFile{run_files::kResolved, before});
   options.require_data = false;
   try {
     before = show_config(options, false);

@@ -12,6 +12,7 @@
 #include "checkpoint/part.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/replicas.h"
+#include "config/run_files.h"
 
 namespace meshtrain {
 namespace {
@@ -37,7 +38,7 @@ bool is_whole(const std::string& path) {
 // Keeps one non-finite state for analysis.
 void reject(const std::string& folder, const std::string& temporary, int64_t step) {
   const std::string rejected = folder + "/rejected";
-  for (const std::string& name : names_in(rejected)) {
+  for (const std::string& name : folder_names(rejected)) {
     const std::string path = rejected + "/" + name;
     if (step_of_name(name) >= 0 && is_whole(path)) {
       remove_folder(path);
@@ -358,11 +359,11 @@ class Save {
     };
     for (const auto& [name, text] : notes_.texts) {
       write(name, text);
-      if (name == "config.resolved.yaml") {
+      if (name == run_files::kResolved) {
         manifest.config_checksum = hex_checksum(text);
       }
     }
-    write("layout.json", layout_json(manifest.tensors));
+    write(run_files::kLayout, layout_json(manifest.tensors));
     const std::string state = state_text(notes_.state);
     check_readable("state.json", state, parse_state);
     write("state.json", state);

@@ -220,4 +220,37 @@ std::vector<int> HeldSignals::wait(int milliseconds) {
   return out;
 }
 
+std::optional<ChildStatus> reap(RunningChild& child) {
+  int status = 0;
+  if (!child.running ||
+      retrying([&] { return ::waitpid(child.pid, &status, WNOHANG); }) != child.pid) {
+    return std::nullopt;
+  }
+  child.running = false;
+  return WIFSIGNALED(status) ? ChildStatus{128 + WTERMSIG(status), WTERMSIG(status)}
+                             : ChildStatus{WEXITSTATUS(status), 0};
+}
+
+bool is_any_running(const std::vector<RunningChild>& children) {
+  return std::any_of(children.begin(), children.end(),
+                     [](const RunningChild& child) { return child.running; });
+}
+
+void signal_running(const std::vector<RunningChild>& children, int number) {
+  for (const RunningChild& child : children) {
+    if (child.running) {
+      ::kill(child.pid, number);
+    }
+  }
+}
+
+void kill_running(const std::vector<RunningChild>& children) {
+  signal_running(children, SIGKILL);
+  for (const RunningChild& child : children) {
+    if (child.running) {
+      ::waitpid(child.pid, nullptr, 0);
+    }
+  }
+}
+
 }  // namespace meshtrain

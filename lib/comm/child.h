@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,5 +40,18 @@ struct RunningChild {
 
 // Throws RuntimeFailure (exit 8) when it cannot be started.
 RunningChild start_child(const ChildCommand& command, const HeldSignals& signals);
+
+struct ChildStatus {
+  int exit_code = 0;  // 128 + signal where one ended it, as shells say it
+  int signal = 0;
+};
+// Returns how a running child has ended; nothing while it runs, and later.
+std::optional<ChildStatus> reap(RunningChild& child);
+
+bool is_any_running(const std::vector<RunningChild>& children);
+// Sends a signal to those that run.
+void signal_running(const std::vector<RunningChild>& children, int number);
+// Kills those that run and waits for their ends.
+void kill_running(const std::vector<RunningChild>& children);
 
 }  // namespace meshtrain

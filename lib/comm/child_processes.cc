@@ -1,15 +1,12 @@
 #include "comm/child_processes.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "base/error.h"
-#include "base/system_calls.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "comm/child.h"
 #include "comm/rendezvous.h"
@@ -30,18 +27,15 @@ class Children {
         children_.push_back(start_child(command, signals_));
       }
     } catch (...) {
-      pass_on(SIGKILL);
-      for (RunningChild& child : children_) {
-        waitpid(child.pid, nullptr, 0);
-      }
+      kill_running(children_);
       throw;
     }
   }
 
   ChildrenEnd run() {
     while (true) {
-      reap();
-      if (num_running() == 0) {
+      reap_all();
+      if (!is_any_running(children_)) {
         return end_;
       }
       hurry();
@@ -50,35 +44,16 @@ class Children {
   }
 
  private:
-  int num_running() const {
-    int count = 0;
-    for (const RunningChild& child : children_) {
-      count += child.running ? 1 : 0;
-    }
-    return count;
-  }
-
-  void pass_on(int number) {
-    for (const RunningChild& child : children_) {
-      if (child.running) {
-        kill(child.pid, number);
-      }
-    }
-  }
-
-  void reap() {
+  void reap_all() {
     for (RunningChild& child : children_) {
-      int status = 0;
-      if (!child.running ||
-          retrying([&] { return waitpid(child.pid, &status, WNOHANG); }) != child.pid) {
+      const std::optional<ChildStatus> status = reap(child);
+      if (!status) {
         continue;
       }
-      child.running = false;
-      const bool killed = WIFSIGNALED(status);
-      const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (killed && !sent_kill_ && options_.say) {
+      const int code = status->exit_code;
+      if (status->signal != 0 && !sent_kill_ && options_.say) {
         options_.say(fmt::format("{} (pid {}) was ended by signal {} ({})", child.name, child.pid,
-                                 WTERMSIG(status), strsignal(WTERMSIG(status))));
+                                 status->signal, strsignal(status->signal)));
       }
       if (code != 0 && end_.exit_code == 0) {
         end_.exit_code = code;
@@ -99,10 +74,10 @@ class Children {
     const double passed = steady_seconds() - failed_at_;
     if (passed >= kSecondsToKill && !sent_kill_) {
       sent_kill_ = true;
-      pass_on(SIGKILL);
+      signal_running(children_, SIGKILL);
     } else if (passed >= kSecondsToTerminate && !sent_terminate_) {
       sent_terminate_ = true;
-      pass_on(SIGTERM);
+      signal_running(children_, SIGTERM);
     }
   }
 
@@ -111,7 +86,7 @@ class Children {
     for (const int number : signals_.wait(failed_at_ < 0 ? 1000 : 100)) {
       const int passed = options_.translate ? options_.translate(number) : number;
       if (passed != 0) {
-        pass_on(passed);
+        signal_running(children_, passed);
         end_.signals.insert(passed);
       }
     }
@@ -174,10 +149,6 @@ ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
     end.exit_code = static_cast<int>(ExitCode::kRankLost);
   }
   return end;
-}
-
-std::string own_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 std::string shell_quoted(const std::vector<std::string>& words) {

@@ -55,9 +55,6 @@ ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const Childr
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 
-// Returns the path of the running program.
-std::string own_program();
-
 // "ssh 'a b'": as a shell reads it back.
 std::string shell_quoted(const std::vector<std::string>& words);
 

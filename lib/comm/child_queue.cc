@@ -1,11 +1,7 @@
 #include "comm/child_queue.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 
-#include <algorithm>
-
-#include "base/system_calls.h"
 #include "comm/child.h"
 
 namespace meshtrain {
@@ -25,31 +21,21 @@ class Runner {
   int run() {
     try {
       while (true) {
-        reap();
+        reap_all();
         start();
-        if (!is_any_running()) {
+        if (!is_any_running(children_)) {
           return stopped_by_;
         }
         pass_on(signals_.wait(kMilliseconds));
         stop_some();
       }
     } catch (...) {
-      for (const RunningChild& child : children_) {
-        if (child.running) {
-          kill(child.pid, SIGKILL);
-          waitpid(child.pid, nullptr, 0);
-        }
-      }
+      kill_running(children_);
       throw;
     }
   }
 
  private:
-  bool is_any_running() const {
-    return std::any_of(children_.begin(), children_.end(),
-                       [](const RunningChild& child) { return child.running; });
-  }
-
   void start() {
     for (size_t slot = 0; slot < children_.size() && stopped_by_ == 0; ++slot) {
       RunningChild& child = children_[slot];
@@ -65,15 +51,10 @@ class Runner {
     }
   }
 
-  void reap() {
+  void reap_all() {
     for (size_t slot = 0; slot < children_.size(); ++slot) {
-      RunningChild& child = children_[slot];
-      int status = 0;
-      if (child.running &&
-          retrying([&] { return waitpid(child.pid, &status, WNOHANG); }) == child.pid) {
-        child.running = false;
-        queue_.ended(static_cast<int>(slot),
-                     WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+      if (const std::optional<ChildStatus> status = reap(children_[slot])) {
+        queue_.ended(static_cast<int>(slot), status->exit_code);
       }
     }
   }
@@ -82,11 +63,7 @@ class Runner {
     for (const int number : signals) {
       const bool stops = number == SIGINT || number == SIGTERM || number == SIGUSR1;
       stopped_by_ = stops && stopped_by_ == 0 ? number : stopped_by_;
-      for (const RunningChild& child : children_) {
-        if (child.running) {
-          kill(child.pid, number);
-        }
-      }
+      signal_running(children_, number);
     }
   }
 

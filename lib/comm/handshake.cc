@@ -4,6 +4,7 @@
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "comm/socket.h"
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/parse_number.h"
 #include "base/system_calls.h"
 #include "base/text.h"

@@ -5,6 +5,7 @@
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"

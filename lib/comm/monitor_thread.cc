@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/host.h"
 #include "base/system_calls.h"
 #include "comm/hosts.h"
 

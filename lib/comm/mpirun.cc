@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "comm/mpi/load.h"
 
@@ -90,7 +91,7 @@ std::vector<std::string> mpirun_words(const MpirunOptions& options, const Enviro
       add({"-x", name});
     }
   }
-  add({own_program()});
+  add({program_path()});
   out.insert(out.end(), words.begin(), words.end());
   return out;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/system_calls.h"
 
 namespace meshtrain {

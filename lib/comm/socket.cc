@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/printable.h"
 #include "base/system_calls.h"
 #include "base/text.h"
@@ -102,10 +102,6 @@ InterfaceList list_interfaces() {
 }
 
 }  // namespace
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void Socket::close() {
   if (fd_ >= 0) {
@@ -372,23 +368,6 @@ bool receive_all(const Socket& socket, std::span<char> bytes, double deadline) {
     }
   }
   return true;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string host_id() {
-  std::string boot;
-  try {
-    boot = trim(read_file("/proc/sys/kernel/random/boot_id", 4096));
-  } catch (const FileError&) {  // the name has to do
-  }
-  struct stat network = {};
-  ::stat("/proc/self/ns/net", &network);
-  return fmt::format("{} {} {}", boot, host_name(), network.st_ino);
 }
 
 }  // namespace meshtrain

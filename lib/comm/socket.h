@@ -13,8 +13,6 @@
 
 namespace meshtrain {
 
-double steady_seconds();
-
 class Socket {
  public:
   Socket() = default;
@@ -85,10 +83,5 @@ void watch_peer(const Socket& socket, double silence_seconds);
 // Whether all of it went until `deadline` (0: no limit).
 bool send_all(const Socket& socket, std::string_view bytes, double deadline);
 bool receive_all(const Socket& socket, std::span<char> bytes, double deadline);
-
-// "node7", and what distinguishes hosts of any name: the boot of the machine, its name
-// and the network namespace. Processes with the same id reach each other by loopback.
-std::string host_name();
-std::string host_id();
 
 }  // namespace meshtrain

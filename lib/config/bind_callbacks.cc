@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
 #include <variant>
 
 #include "config/bind.h"
 #include "config/catalogue.h"
+#include "config/run_files.h"
 
 namespace meshtrain {
 namespace {
@@ -22,24 +22,13 @@ void strip_slash(std::string& path) {
 
 // Whether a place in the run's folder is one that the run itself writes to.
 bool is_of_run(const fs::path& place, CallbackOutput output) {
-  static const std::set<std::string, std::less<>> kFiles = {"config.resolved.yaml",
-                                                            "config.yaml",
-                                                            "data.json",
-                                                            "layout.json",
-                                                            "log.txt",
-                                                            "meta.json",
-                                                            "metrics.jsonl",
-                                                            "plan.json",
-                                                            "plan.txt",
-                                                            "report.html",
-                                                            "weights.safetensors"};
   auto part = place.begin();
-  if (*part == "checkpoints") {
+  if (*part == run_files::kCheckpoints) {
     ++part;
     return part == place.end() || part->empty() || *part == "LOCK" || *part == "best" ||
            *part == "rejected";
   }
-  return kFiles.contains(part->string()) ||
+  return run_files::is_of_run(part->string()) ||
          (*part == "metrics.csv" && output != CallbackOutput::kTable);
 }
 

@@ -7,6 +7,7 @@
 #include "config/cells.h"
 #include "config/file_template.h"
 #include "config/rate_expression.h"
+#include "config/run_files.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
@@ -41,7 +42,7 @@ void check_template(const ModelCheckpointOptions& callback, const FileTemplate& 
       path.fill([](const std::string&) -> FileTemplate::Value { return int64_t{1}; });
   const fs::path place = fs::path(example).lexically_normal();
   const std::string name = place.filename().string();
-  if (place.parent_path() == "checkpoints" &&
+  if (place.parent_path() == run_files::kCheckpoints &&
       name.find_first_not_of("0123456789") == std::string::npos) {
     diagnostics.error("E113", callback.filepath.loc, "the run's own checkpoints have such names")
         .help("write `checkpoint: {every: 30 min, keep: 3}` for those, or another folder");

@@ -105,7 +105,7 @@ ExprValue evaluate_text(std::string_view text, ExprNames& names) {
   return evaluate(parse_expression(text), names);
 }
 
-std::vector<std::string> names_in(const ExprNode& node) {
+std::vector<std::string> variables_in(const ExprNode& node) {
   std::set<std::string> names;
   collect_names(node, names);
   return {names.begin(), names.end()};

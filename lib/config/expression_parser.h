@@ -51,7 +51,7 @@ ExprValue evaluate(const ExprNode& node, ExprNames& names);
 // Both in one.
 ExprValue evaluate_text(std::string_view text, ExprNames& names);
 // The names that occur in an expression, those of functions aside; sorted.
-std::vector<std::string> names_in(const ExprNode& node);
+std::vector<std::string> variables_in(const ExprNode& node);
 // A letter, digit or `_`.
 bool is_name_char(char c);
 // "d_model": a name and nothing else.

@@ -20,23 +20,6 @@ bool is_plain_text(std::string_view text) {
          text[0] != '-' && !try_number(text) && !try_integer(text);
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n' || c == '\t') {
-      out += c == '\n' ? "\\n" : "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 std::string flow_object(const ConfigObject& object) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : object.args) {
@@ -53,8 +36,25 @@ std::string flow_object(const ConfigObject& object) {
 
 }  // namespace
 
+std::string yaml_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
 std::string yaml_text(std::string_view text) {
-  return is_plain_text(text) ? std::string(text) : quoted(text);
+  return is_plain_text(text) ? std::string(text) : yaml_quoted(text);
 }
 
 std::string yaml_flow(const ConfigValue& value) {

@@ -8,6 +8,8 @@
 
 namespace meshtrain {
 
+// Text in double quotes, with escapes.
+std::string yaml_quoted(std::string_view text);
 // Text as it may stand in YAML: in quotes where it would mean something else without.
 std::string yaml_text(std::string_view text);
 

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "config/path.h"
+#include "config/run_files.h"
 #include "config/scalars.h"
 #include "config/source.h"
 
@@ -26,7 +27,7 @@ size_t count_axes(const YamlNode& shape) {
 // Names that a run's resolved config has by default. A checkpoint's copy has no origins: there the
 // default names count as defaults.
 bool are_default_names(const YamlNode& names) {
-  const bool is_resolved = names.loc && ends_with(names.loc.file->name, "config.resolved.yaml");
+  const bool is_resolved = names.loc && ends_with(names.loc.file->name, run_files::kResolved);
   if (!is_resolved || !names.is_list() || names.children.empty() || names.children.size() > 2)
     return false;
   const std::string_view origin = noted_origin(*names.loc.file, names.loc.line);

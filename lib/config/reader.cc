@@ -9,7 +9,9 @@
 #include "config/cells.h"
 #include "config/other_names.h"
 #include "config/precision.h"
+#include "config/run_files.h"
 #include "config/scalars.h"
+#include "config/source.h"
 
 namespace meshtrain {
 namespace {
@@ -195,6 +197,31 @@ ConfigValue Reader::missing(const YamlNode& node, const Spec& spec, const std::s
 }
 
 ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  ConfigValue out = given_value(node, spec, owner);
+  out.is_default = out.is_default || is_resolved_default(out, spec);
+  return out;
+}
+
+// False for lists, maps and objects.
+bool are_same_scalars(const ConfigValue& a, const ConfigValue& b) {
+  return a.data.index() == b.data.index() &&
+         (a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
+          (a.is_number() && a.number() == b.number()) ||
+          (a.is_string() && a.string() == b.string()));
+}
+
+// Whether the value is in a run's resolved config because nobody wrote another. A checkpoint's copy
+// has no origins: there each value that equals the default counts as one.
+bool Reader::is_resolved_default(const ConfigValue& value, const Spec& spec) {
+  if (spec.is_required || !value.loc || !ends_with(value.loc.file->name, run_files::kResolved)) {
+    return false;
+  }
+  const std::string_view origin = noted_origin(*value.loc.file, value.loc.line);
+  return (origin.empty() || origin == "default") &&
+         are_same_scalars(value, default_value(spec, value.loc));
+}
+
+ConfigValue Reader::given_value(const YamlNode& node, const Spec& spec, const std::string& owner) {
   if (node.failed) {
     return fallback(spec, node.loc);
   }

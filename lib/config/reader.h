@@ -37,6 +37,8 @@ class Reader {
  private:
   using ObjectPtr = std::shared_ptr<ConfigObject>;
 
+  ConfigValue given_value(const YamlNode& node, const Spec& spec, const std::string& owner);
+  bool is_resolved_default(const ConfigValue& value, const Spec& spec);
   ConfigValue fallback(const Spec& spec, const SourceLoc& loc);
   ConfigValue missing(const YamlNode& node, const Spec& spec, const std::string& owner);
   ConfigValue scalar(const YamlNode& node, const Spec& spec, const std::string& owner);

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
+#include "config/run_files.h"
 
 namespace meshtrain {
 namespace {
@@ -171,7 +172,7 @@ std::string folder_of(const std::string& file) {
 
 std::string_view noted_origin(const SourceFile& file, int line) {
   constexpr std::string_view kMark = "  # ";
-  if (!ends_with(file.name, "config.resolved.yaml")) {
+  if (!ends_with(file.name, run_files::kResolved)) {
     return {};
   }
   const std::string_view text = file.line(line);

@@ -85,7 +85,7 @@ void make_lambda(YamlNode& node) {
 std::vector<std::string> free_names(const YamlNode& arguments) {
   const YamlNode* inputs = arguments.find("inputs");
   std::vector<std::string> names =
-      names_in(parse_expression(expression_text(arguments.find("function")->text)));
+      variables_in(parse_expression(expression_text(arguments.find("function")->text)));
   std::erase_if(names, [&](const std::string& name) {
     return is_own_name(name) || names_input(inputs, name);
   });

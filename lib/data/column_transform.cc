@@ -40,7 +40,12 @@ class Discretization final : public ColumnTransform {
                                               static_cast<int>(config().integer("num_bins")),
                                               config().number("epsilon"))};
   }
-  void use(const ColumnTable& table) override { boundaries_ = table.boundaries; }
+  void use(const ColumnTable& table) override {
+    boundaries_.clear();
+    for (const double boundary : table.boundaries) {
+      boundaries_.push_back(static_cast<float>(boundary));  // as values: 0.7 is in the bin from 0.7
+    }
+  }
   int64_t depth() const override { return static_cast<int64_t>(boundaries_.size()) + 1; }
 
  protected:

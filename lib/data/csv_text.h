@@ -55,7 +55,7 @@ class CsvRecords {
   bool at_end_ = false;
   bool is_special_[256] = {};    // bytes that may end a field
   std::vector<size_t> doubled_;  // fields of the record in which quotes are doubled
-  int64_t line_ = 0, next_line_ = 1, empty_line_ = 0;
+  int64_t line_ = 0, next_line_ = 1;
 };
 
 // The number that Python's float() reads from `text` (without its underscores), to the last bit.

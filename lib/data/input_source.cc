@@ -86,7 +86,7 @@ void check_has_images(const std::string& path) {
 ConfigObject images_for(const ModelConfig& model, const std::string& path) {
   std::vector<const LayerConfig*> inputs;
   for (const LayerConfig& layer : model.layers) {
-    if (layer.object.class_name == "Input" || layer.object.class_name == "InputLayer") {
+    if (layer.object.class_name == "Input") {
       inputs.push_back(&layer);
     }
   }

@@ -61,14 +61,52 @@ std::vector<int64_t> classes_of(const Dataset& dataset, const Located<std::strin
   return classes;
 }
 
-// Sizes of the parts of `count` samples: rounded, train takes the rest.
-std::array<int64_t, kParts> part_sizes(const SplitConfig& split, int64_t count) {
-  const auto size = [&](double part) {
-    return static_cast<int64_t>(std::llround(static_cast<double>(count) * part));
-  };
-  const int64_t validation = size(split.validation);
-  const int64_t test = std::min(size(split.test), count - validation);
-  return {count - validation - test, validation, test};
+using RowList = std::vector<int64_t>;
+
+// Divides `total` samples among the classes in proportion to `shares`, by the largest remainders;
+// equal ones in `order`. A class gives at most what is free of it: the sum may be smaller.
+std::vector<int64_t> apportion(const std::vector<double>& shares, const std::vector<int64_t>& free,
+                               int64_t total, RowList order) {
+  std::vector<int64_t> counts;
+  std::vector<double> remainders;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const double whole = std::floor(shares[i]);
+    counts.push_back(std::min(static_cast<int64_t>(whole), free[i]));
+    remainders.push_back(shares[i] - whole);
+    total -= counts.back();
+  }
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return remainders[at(a)] > remainders[at(b)]; });
+  for (bool is_stuck = false; total > 0 && !is_stuck;) {
+    is_stuck = true;
+    for (const int64_t label : order) {
+      const size_t i = at(label);
+      if (total > 0 && counts[i] < free[i]) {
+        ++counts[i];
+        --total;
+        is_stuck = false;
+      }
+    }
+  }
+  return counts;
+}
+
+// How many samples of each class a part takes: its share of all, rounded once. One sample of each
+// class is left to train.
+std::vector<int64_t> part_sizes(double part, const std::vector<int64_t>& sizes,
+                                const std::vector<int64_t>& taken, const RowList& order) {
+  std::vector<double> shares;
+  std::vector<int64_t> free;
+  int64_t count = 0, left = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    shares.push_back(part * static_cast<double>(sizes[i]));
+    free.push_back(std::max<int64_t>(0, sizes[i] - taken[i] - 1));
+    count += sizes[i];
+    left += sizes[i] - taken[i];
+  }
+  const int64_t total = static_cast<int64_t>(std::llround(static_cast<double>(count) * part));
+  return apportion(shares, free, std::min(total, left), order);
 }
 
 void check_parts(const SplitRows& parts, const SplitConfig& split, int64_t count) {
@@ -87,20 +125,33 @@ void check_parts(const SplitRows& parts, const SplitConfig& split, int64_t count
 
 SplitRows draw_split(const Dataset& dataset, const SplitConfig& split, int64_t seed) {
   const int64_t count = dataset.num_samples;
-  std::map<int64_t, std::vector<int64_t>> groups;  // samples of each class in random order
+  std::map<int64_t, RowList> groups;  // samples of each class in random order
   const std::vector<int64_t> classes =
       split.stratify->empty() ? std::vector<int64_t>() : classes_of(dataset, split.stratify);
-  for (const int64_t sample : EpochOrder(count, split.seed->value_or(seed), 0).rows(0, count)) {
+  const int64_t own_seed = split.seed->value_or(seed);
+  for (const int64_t sample : EpochOrder(count, own_seed, 0).rows(0, count)) {
     groups[classes.empty() ? 0 : classes[static_cast<size_t>(sample)]].push_back(sample);
   }
-  SplitRows parts;
+  std::vector<int64_t> sizes;
   for (const auto& [label, samples] : groups) {
+    sizes.push_back(std::ssize(samples));
+  }
+  const int64_t num_groups = std::ssize(groups);
+  const RowList order = EpochOrder(num_groups, own_seed, 0).rows(0, num_groups);
+  const std::vector<int64_t> none(groups.size(), 0);
+  const std::vector<int64_t> validation = part_sizes(split.validation, sizes, none, order);
+  const std::vector<int64_t> test = part_sizes(split.test, sizes, validation, order);
+  SplitRows parts;
+  size_t group = 0;
+  for (const auto& [label, samples] : groups) {
+    const int64_t of_part[] = {sizes[group] - validation[group] - test[group], validation[group],
+                               test[group]};
     auto at = samples.begin();
-    const auto sizes = part_sizes(split, static_cast<int64_t>(samples.size()));
     for (size_t i = 0; i < kParts; ++i) {
-      parts[i].insert(parts[i].end(), at, at + sizes[i]);
-      at += sizes[i];
+      parts[i].insert(parts[i].end(), at, at + of_part[i]);
+      at += of_part[i];
     }
+    ++group;
   }
   check_parts(parts, split, count);
   for (std::vector<int64_t>& rows : parts) {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "engine/class_outputs.h"
+#include "engine/epoch_plan.h"
 
 namespace meshtrain {
 namespace {
@@ -225,6 +226,7 @@ void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings
   warn_of_skipped(data, warnings);
   warn_of_classes(setup, data, warnings);
   if (data.train) {
+    warn_of_batch(setup.config().fit, *data.train, warnings);
     warn_of_scale(setup, *data.train, warnings);
   }
 }

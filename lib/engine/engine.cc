@@ -34,7 +34,7 @@ Engine::Impl::Impl(const Config& config, const DataSpec& spec, const EngineOptio
 }
 
 Executor& Engine::Impl::run(StepKind kind, const Batch& batch) {
-  Executor& executor = *compiled(kind, static_cast<int64_t>(batch.rows.size())).executor;
+  Executor& executor = compiled(kind, static_cast<int64_t>(batch.rows.size()));
   feeder.feed(executor, batch, learning_rate(iterations), 0);
   executor.run();
   return executor;
@@ -129,7 +129,7 @@ int64_t Engine::steps_at_once(int64_t batch_size) {
     return 1;
   }
   const int64_t period = impl_->setup.optimizer().accumulation_steps();
-  const int most = impl_->compiled(impl_->next_kind(), batch_size).executor->max_steps();
+  const int most = impl_->compiled(impl_->next_kind(), batch_size).max_steps();
   const int64_t to_accumulate = period - 1 - impl_->iterations % period;
   return period == 1 ? most : std::clamp<int64_t>(to_accumulate, 1, most);
 }
@@ -147,7 +147,7 @@ void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
   for (int64_t step = 0; step < count; ++step) {
     const Batch batch = next();
     if (executor == nullptr) {
-      executor = impl_->compiled(kind, static_cast<int64_t>(batch.rows.size())).executor.get();
+      executor = &impl_->compiled(kind, static_cast<int64_t>(batch.rows.size()));
     }
     impl_->feeder.feed(*executor, batch, impl_->learning_rate(impl_->iterations + step),
                        static_cast<int>(step));
@@ -190,7 +190,7 @@ std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
 std::vector<HostTensor> Engine::decode_step(std::span<const int32_t> ids, int64_t position,
                                             std::span<const int32_t> rows) {
   const int64_t steps = static_cast<int64_t>(ids.size()) / impl_->decode.rows;
-  Executor& executor = *impl_->compiled(StepKind::kDecode, steps).executor;
+  Executor& executor = impl_->compiled(StepKind::kDecode, steps);
   const int32_t first = static_cast<int32_t>(position);
   for (int i = 0; i < static_cast<int>(executor.program().inputs.size()); ++i) {
     const std::string& name = executor.program().inputs[static_cast<size_t>(i)].name;

@@ -112,9 +112,8 @@ class Engine : public StepRunner {
   // The programs of the measured steps.
   std::vector<const Program*> profiled_programs() const;
 
-  // The compiled program and the partitioned graph for `batch_size` (plan, tests).
+  // The compiled program for `batch_size`.
   const Program& train_program(int64_t batch_size);
-  const Graph& train_graph(int64_t batch_size);
 
  private:
   struct Impl;

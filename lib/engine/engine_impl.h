@@ -18,13 +18,8 @@ namespace meshtrain {
 struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options);
 
-  // A program for one kind of step and batch size.
-  struct Compiled {
-    Graph graph;
-    std::unique_ptr<Executor> executor;
-  };
-  // Compiles it where that has not been done.
-  Compiled& compiled(StepKind kind, int64_t batch);
+  // The program for one kind of step and batch size; compiles it where that has not been done.
+  Executor& compiled(StepKind kind, int64_t batch);
   // Compiles the missing programs of these steps; on a GPU none when not all fit. `steps_up_to`:
   // the steps with smaller batches, for the advice.
   void make_programs(const std::vector<StepBatch>& steps, const StepsUpTo& steps_up_to);
@@ -75,7 +70,7 @@ struct Engine::Impl {
   VariableStore store;
   Feeder feeder;
   DeviceGroups groups;
-  std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
+  std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Executor>> programs;
   int64_t profile_steps = 0, steps_begun = 0;
   StepProfile profile;
   std::vector<const Program*> profiled;  // by the steps of the profile

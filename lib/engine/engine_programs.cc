@@ -24,7 +24,7 @@ std::shared_ptr<gpu::Device> Engine::Impl::checked(
   return opened;
 }
 
-Engine::Impl::Compiled& Engine::Impl::compiled(StepKind kind, int64_t batch) {
+Executor& Engine::Impl::compiled(StepKind kind, int64_t batch) {
   const auto made = programs.find({kind, batch});
   if (made != programs.end())
     return *made->second;
@@ -50,34 +50,30 @@ void Engine::Impl::make_room(const std::vector<StepBatch>& steps, const std::vec
 void Engine::Impl::make_programs(const std::vector<StepBatch>& steps,
                                  const StepsUpTo& steps_up_to) {
   std::vector<StepBatch> missing;
-  std::vector<Graph> graphs;
   std::vector<Program> made;
   for (const StepBatch& step : steps) {
     if (programs.count({step.kind, step.batch}) != 0)
       continue;
-    meshtrain::Compiled compiled = setup.compile(step.kind, step.batch);
+    Compiled compiled = setup.compile(step.kind, step.batch);
     check_same_program(
         processes, compiled.graph, setup.mesh(),
         fmt::format("the {} step of {} samples", step_kind_name(step.kind), step.batch));
     if (device != nullptr)
       fuse_rows(compiled.program);
     missing.push_back(step);
-    graphs.push_back(std::move(compiled.graph));
     made.push_back(std::move(compiled.program));
   }
   join_groups(device.get(), processes, made, groups);
   if (!missing.empty())
     make_room(missing, made, steps_up_to);
-  std::vector<std::unique_ptr<Compiled>> compiled;
+  std::vector<std::unique_ptr<Executor>> executors;
   for (size_t i = 0; i < missing.size(); ++i) {
-    compiled.push_back(std::make_unique<Compiled>());
-    compiled.back()->graph = std::move(graphs[i]);
-    compiled.back()->executor = std::make_unique<Executor>(std::move(made[i]), workers, store,
-                                                           /*is_prepared_later=*/true);
+    executors.push_back(std::make_unique<Executor>(std::move(made[i]), workers, store,
+                                                   /*is_prepared_later=*/true));
   }
   for (size_t i = 0; i < missing.size(); ++i) {
-    compiled[i]->executor->prepare();
-    programs[{missing[i].kind, missing[i].batch}] = std::move(compiled[i]);
+    executors[i]->prepare();
+    programs[{missing[i].kind, missing[i].batch}] = std::move(executors[i]);
   }
 }
 
@@ -99,9 +95,9 @@ void Engine::begin_compile(const Dataset& dataset, bool training) {
       training ? RunSamples{.train = samples} : RunSamples{.validation = samples};
   for (const StepBatch& step :
        steps_of_run(impl_->setup.config(), of_run, std::numeric_limits<int64_t>::max())) {
-    const auto compiled = impl_->programs.find({step.kind, step.batch});
-    if (compiled != impl_->programs.end()) {
-      Executor& executor = *compiled->second->executor;
+    const auto found = impl_->programs.find({step.kind, step.batch});
+    if (found != impl_->programs.end()) {
+      Executor& executor = *found->second;
       executor.begin_compile(impl_->feeder.tables(executor, dataset));
     }
   }
@@ -109,14 +105,14 @@ void Engine::begin_compile(const Dataset& dataset, bool training) {
 
 LocalRows Engine::local_rows(bool training, int64_t batch_size) const {
   int64_t first = batch_size, end = 0;
-  for (const auto& [key, compiled] : impl_->programs) {
+  for (const auto& [key, executor] : impl_->programs) {
     const bool trains = key.first == StepKind::kTrain || key.first == StepKind::kAccumulate;
-    const auto& inputs = compiled->executor->program().inputs;
+    const auto& inputs = executor->program().inputs;
     for (size_t i = 0; trains == training && key.second == batch_size && i < inputs.size(); ++i) {
       if (inputs[i].name == kLearningRateInput) {
         continue;
       }
-      const Executor::RowRange range = compiled->executor->input_rows(static_cast<int>(i));
+      const Executor::RowRange range = executor->input_rows(static_cast<int>(i));
       first = std::min(first, range.first);
       end = std::max(end, range.first + range.count);
     }
@@ -125,11 +121,7 @@ LocalRows Engine::local_rows(bool training, int64_t batch_size) const {
 }
 
 const Program& Engine::train_program(int64_t batch_size) {
-  return impl_->compiled(StepKind::kTrain, batch_size).executor->program();
-}
-
-const Graph& Engine::train_graph(int64_t batch_size) {
-  return impl_->compiled(StepKind::kTrain, batch_size).graph;
+  return impl_->compiled(StepKind::kTrain, batch_size).program();
 }
 
 }  // namespace meshtrain

@@ -39,12 +39,6 @@ int64_t validation_batch_size(const FitConfig& fit) {
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
   const bool drop_last = config.data.remainder == Remainder::kDrop;
-  if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    throw ConfigError("E316", fit.batch_size.loc,
-                      fmt::format("a batch of {} is larger than the data: {} samples",
-                                  fit.batch_size.value, train.num_samples))
-        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-  }
   if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
     throw ConfigError(
         "E316", train.loc,
@@ -52,6 +46,17 @@ void check_batches(const Config& config, const Dataset& train) {
                     "incomplete batches",
                     train.num_samples, fit.batch_size.value))
         .help("a smaller fit.batch_size, or `remainder: keep`");
+  }
+}
+
+void warn_of_batch(const FitConfig& fit, const Dataset& train, Diagnostics& warnings) {
+  if (fit.batch_size.loc && fit.batch_size > train.num_samples) {
+    warnings
+        .warning("W316", fit.batch_size.loc,
+                 fmt::format("a batch of {} is larger than the data: each epoch is one step of {} "
+                             "samples",
+                             fit.batch_size.value, train.num_samples))
+        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
   }
 }
 

@@ -26,8 +26,11 @@ int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
 // Of validations: that of training where the config gives none.
 int64_t validation_batch_size(const FitConfig& fit);
 
-// Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
-// leaves nothing. Trainer::fit calls it first; a subcommand may call it before it writes any file.
+// Throws ConfigError E316 when dropping the incomplete batch leaves nothing. Trainer::fit calls it
+// first; a subcommand may call it before it writes any file.
 void check_batches(const Config& config, const Dataset& train);
+
+// Warns (W316) of a batch size that somebody wrote and that is larger than the data.
+void warn_of_batch(const FitConfig& fit, const Dataset& train, Diagnostics& warnings);
 
 }  // namespace meshtrain

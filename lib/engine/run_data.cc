@@ -280,7 +280,7 @@ void match_optional(const std::vector<std::string>& names, std::vector<Dataset::
 void order_arrays(const ModelConfig& model, Dataset& dataset) {
   std::vector<std::string> inputs, outputs;
   for (const LayerConfig& layer : model.layers) {
-    if (layer.object.class_name == "Input" || layer.object.class_name == "InputLayer") {
+    if (layer.object.class_name == "Input") {
       inputs.push_back(layer.name.value);
     }
   }
@@ -434,6 +434,7 @@ RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics)
           [&] { loaded = load_run_data(scan ? uncached : config, true, evaluated_part(config)); });
   if (loaded.train) {
     collect(diagnostics, [&] { check_batches(config, *loaded.train); });
+    warn_of_batch(config.fit, *loaded.train, diagnostics);
   }
   return loaded;
 }

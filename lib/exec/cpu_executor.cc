@@ -9,6 +9,7 @@
 
 #include "backend/cpu/chain.h"
 #include "backend/cpu/lowering.h"
+#include "base/host.h"
 #include "exec/cpu_collective.h"
 #include "exec/executor_impl.h"
 #include "exec/memory.h"
@@ -33,10 +34,6 @@ class WorkerScratch {
   size_t stride_;
   HostTensor memory_;
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 size_t largest_scratch(const cpu::KernelList& kernels) {
   size_t bytes = 64;
@@ -86,7 +83,7 @@ class CpuExecutor final : public Executor::Impl {
  public:
   CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
 
-  void set_input(int index, const void* data, size_t, int) override {
+  void set_input(int index, const void* data, int) override {
     inputs[static_cast<size_t>(index)].scatter(static_cast<const std::byte*>(data), base_of(index));
   }
   std::byte* input_data(int index, int) override { return base_of(index); }
@@ -206,11 +203,11 @@ void CpuExecutor::run_slice(const KernelSlice& slice, int worker) {
 // Members of a chain take turns, but have one event each: as if they came one after the other.
 void CpuExecutor::time_slice(const KernelSlice& slice, int worker) {
   std::vector<Timed>& events = timed[static_cast<size_t>(worker)];
-  const double start = seconds_now();
+  const double start = steady_seconds();
   const auto* chain = dynamic_cast<const cpu::Chain*>(slice.kernel);
   if (chain == nullptr) {
     run_slice(slice, worker);
-    events.push_back({slice.kernel, start, seconds_now()});
+    events.push_back({slice.kernel, start, steady_seconds()});
     return;
   }
   const cpu::KernelList& members = chain->members();
@@ -218,9 +215,9 @@ void CpuExecutor::time_slice(const KernelSlice& slice, int worker) {
   each_range(slice, worker, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       for (size_t m = 0; m < members.size(); ++m) {
-        const double before = seconds_now();
+        const double before = steady_seconds();
         chain->run_part(*members[m], part, scratch->of(worker));
-        seconds[m] += seconds_now() - before;
+        seconds[m] += steady_seconds() - before;
       }
     }
   });
@@ -286,9 +283,9 @@ void CpuExecutor::run(int steps) {
 void CpuExecutor::run_profiled(int steps, StepProfile& to) {
   is_timed = true;
   timed.assign(static_cast<size_t>(pool->size()), {});
-  const double begin = seconds_now();
+  const double begin = steady_seconds();
   run(steps);
-  const double end = seconds_now();
+  const double end = steady_seconds();
   is_timed = false;
   if (to.steps.empty())
     to.origin = begin;

@@ -102,7 +102,7 @@ void Executor::set_input(int index, const void* data, size_t num_bytes, int step
                   "input `{}` takes {} bytes, not {}",
                   program().inputs[static_cast<size_t>(index)].name, map.local_rows_bytes(),
                   num_bytes);
-  impl_->set_input(index, data, num_bytes, step);
+  impl_->set_input(index, data, step);
 }
 
 std::byte* Executor::input_data(int index, int step) {

@@ -12,7 +12,7 @@ struct Executor::Impl {
   virtual ~Impl() = default;
 
   virtual int max_steps() const { return 1; }
-  virtual void set_input(int index, const void* data, size_t num_bytes, int step) = 0;
+  virtual void set_input(int index, const void* data, int step) = 0;
   virtual std::byte* input_data(int index, int step) = 0;  // called only when ShardMap::is_whole()
   virtual bool gathers() const { return false; }
   virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}

@@ -6,12 +6,12 @@
 // Small outputs are in slots, too, and are copied back after the run. The host waits only when it
 // reads a result, and results of the run before the last do not wait for the last.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <utility>
 
 #include "backend/gpu/lowering.h"
+#include "base/host.h"
 #include "comm/heartbeat_monitor.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
@@ -77,7 +77,7 @@ class GpuExecutor final : public Executor::Impl {
 
   int max_steps() const override { return max_steps_; }
   bool gathers() const override { return true; }
-  void set_input(int index, const void* data, size_t num_bytes, int step) override;
+  void set_input(int index, const void* data, int step) override;
   std::byte* input_data(int index, int step) override;
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step) override;
@@ -219,7 +219,7 @@ std::byte* GpuExecutor::place(int index, int step, const DeviceTable* table) {
                                                   : small_->host_slot(slot) + place.small;
 }
 
-void GpuExecutor::set_input(int index, const void* data, size_t, int step) {
+void GpuExecutor::set_input(int index, const void* data, int step) {
   inputs[static_cast<size_t>(index)].scatter(static_cast<const std::byte*>(data),
                                              place(index, step, nullptr));
 }
@@ -328,10 +328,6 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
 }
 
 namespace {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Without times, of a device that cannot measure, the steps have no calls.
 void add_times(const std::vector<gpu::CallTime>& times, double begin, double end_of_all, int steps,

@@ -8,9 +8,9 @@
 #include "backend/gpu/load.h"
 #include "backend/gpu/self_test.h"
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "comm/handshake.h"
-#include "comm/socket.h"
 #include "exec/library_collective.h"
 
 namespace meshtrain {

@@ -6,20 +6,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
+#include "base/host.h"
 #include "exec/worker_pool.h"
 
 namespace meshtrain {
 namespace {
-
-// Whatever it is called in its namespace.
-std::string machine() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
-}
 
 void keep_to(const cpu_set_t& set) {
   sched_setaffinity(0, sizeof(set), &set);  // fails where it is not allowed; slower, not wrong
@@ -53,7 +45,7 @@ std::vector<int> own_share(const std::vector<int>& cpus, int index, int count) {
 int share_cores(ProcessGroup& group) {
   leave_default_binding();
   const std::vector<int> cpus = usable_cpus();
-  const std::string mine = fmt::format("{} {}", machine(), fmt::join(cpus, ","));
+  const std::string mine = fmt::format("{} {}", boot_id(), fmt::join(cpus, ","));
   const std::vector<std::string> all = group.all_gather(mine);
   const auto me = all.begin() + group.rank();
   const int count = static_cast<int>(std::count(all.begin(), all.end(), mine));

@@ -30,7 +30,7 @@ class Builder {
   const Shape& shape(ValueId v) const { return graph_.values[v].shape; }
   DType dtype(ValueId v) const { return graph_.values[v].dtype; }
 
-  // Name scopes of the nodes that follow: with_scope("d1") gives paths "d1/einsum".
+  // Name scopes of the nodes that follow: Scope(builder, "d1") gives paths "d1/einsum".
   class Scope {
    public:
     Scope(Builder& builder, std::string_view name);

@@ -13,7 +13,7 @@ namespace meshtrain {
 // Names may have commas. The text form of graphs shows ", ".
 inline constexpr char kNameSeparator = '\x1f';
 
-inline std::vector<std::string> names_in(std::string_view list) {
+inline std::vector<std::string> split_names(std::string_view list) {
   return list.empty() ? std::vector<std::string>() : split(list, kNameSeparator);
 }
 

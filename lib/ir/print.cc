@@ -71,7 +71,7 @@ class Printer {
   }
 
   static std::string shown(const std::string& text) {
-    return text.find(kNameSeparator) == std::string::npos ? text : join(names_in(text), ", ");
+    return text.find(kNameSeparator) == std::string::npos ? text : join(split_names(text), ", ");
   }
 
   void print_attr(const AttrValue& value) {

@@ -198,7 +198,7 @@ Node merged(const Graph& graph, const Bucket& bucket) {
     dims.push_back(node.attr_int("dim"));
     to_dims.push_back(node.attr_int("to_dim"));
     of.push_back(node.attr_string("of"));
-    for (const std::string& cause : names_in(node.attr_string("cause"))) {
+    for (const std::string& cause : split_names(node.attr_string("cause"))) {
       if (std::find(causes.begin(), causes.end(), cause) == causes.end()) {
         causes.push_back(cause);
       }

@@ -30,7 +30,7 @@ Reasons Origins::of(const Value& value) {
   const auto [found, is_new] = parsed_.emplace(value.sharding_origin, Numbers{});
   Numbers& numbers = found->second;
   if (is_new) {
-    for (const std::string& name : names_in(value.sharding_origin)) {
+    for (const std::string& name : split_names(value.sharding_origin)) {
       numbers.push_back(number(name));
     }
   }

@@ -39,8 +39,8 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
       c.bytes += bytes;
       c.bytes_sent += bytes_sent(c.kind, bytes, c.group_size);
     }
-    c.of = names_in(node.attr_string("of"));
-    for (std::string& cause : names_in(node.attr_string("cause"))) {
+    c.of = split_names(node.attr_string("of"));
+    for (std::string& cause : split_names(node.attr_string("cause"))) {
       c.causes.push_back({{}, std::move(cause), {}});
     }
     out.push_back(std::move(c));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "comm/socket.h"
+#include "base/host.h"
 #include "exec/join_devices.h"
 #include "ir/op.h"
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/links.h"
 #include "base/text.h"
+#include "record/csv_field.h"
 #include "record/run_dir.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -44,17 +45,6 @@ std::string column_name(const NamedTensor& output, int64_t index) {
     index /= shape[dim];
   }
   return row_size(output.tensor) == 1 ? output.name : output.name + places;
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return quoted + "\"";
 }
 
 // A column of text formats beside the numbers, and its value for each sample.

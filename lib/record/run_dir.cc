@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/run_files.h"
 
 namespace meshtrain {
 namespace {
@@ -60,18 +61,18 @@ Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, 
 }
 
 bool has_only_lock(const std::string& checkpoints) {
-  const std::vector<std::string> names = names_in(checkpoints);
+  const std::vector<std::string> names = folder_names(checkpoints);
   return names.empty() || (names.size() == 1 && names[0] == "LOCK");
 }
 
 // Whether all that is there is what is made before the run says its first word.
 bool holds_nothing(const std::string& dir) {
-  for (const std::string& name : names_in(dir)) {
+  for (const std::string& name : folder_names(dir)) {
     const fs::path entry = fs::path(dir) / name;
     std::error_code error;
-    const bool bare = name == "checkpoints"     ? has_only_lock(entry.string())
-                      : name == "metrics.jsonl" ? fs::is_empty(entry, error)
-                                                : false;
+    const bool bare = name == run_files::kCheckpoints ? has_only_lock(entry.string())
+                      : name == run_files::kMetrics   ? fs::is_empty(entry, error)
+                                                      : false;
     if (!bare) {
       return false;
     }
@@ -91,7 +92,7 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
     problem = "is not a folder";
   } else if (holds_nothing(options.dir)) {
     return std::nullopt;
-  } else if (fs::exists(fs::path(options.dir) / "metrics.jsonl", error)) {
+  } else if (fs::exists(fs::path(options.dir) / run_files::kMetrics, error)) {
     problem = "holds another run";
   } else {
     problem = "is not empty";
@@ -217,8 +218,8 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
     path_ = options.dir;
   }
   try {
-    make_folder(options, file("checkpoints"));
-    metrics_ = std::make_unique<LineLog>(file("metrics.jsonl"), on_trouble_);
+    make_folder(options, file(run_files::kCheckpoints));
+    metrics_ = std::make_unique<LineLog>(file(run_files::kMetrics), on_trouble_);
   } catch (const FileError& error) {
     throw ConfigError(cannot_create(options, error.path(), error.error_number()));
   }
@@ -238,7 +239,7 @@ void RunDir::check_room(int64_t num_bytes) const {
 }
 
 void RunDir::rewind(const TrainPosition& position) {
-  const std::string path = file("metrics.jsonl");
+  const std::string path = file(run_files::kMetrics);
   std::error_code error;
   if (fs::exists(path, error)) {
     const std::string text = read_file(path, kMaxMetrics);
@@ -280,13 +281,13 @@ void RunDir::write(std::string_view name, std::string_view text) const {
 bool is_run_dir(const std::string& dir) {
   std::error_code error;
   return !dir.empty() && fs::is_directory(dir, error) &&
-         fs::exists(fs::path(dir) / "metrics.jsonl", error) &&
-         (fs::is_directory(fs::path(dir) / "checkpoints", error) ||
-          fs::exists(fs::path(dir) / "config.resolved.yaml", error));  // checkpoints were deleted
+         fs::exists(fs::path(dir) / run_files::kMetrics, error) &&
+         (fs::is_directory(fs::path(dir) / run_files::kCheckpoints, error) ||
+          fs::exists(fs::path(dir) / run_files::kResolved, error));  // checkpoints were deleted
 }
 
 bool is_finished_run(const std::string& dir) {
-  const std::string text = read_file((fs::path(dir) / "metrics.jsonl").string(), kMaxMetrics);
+  const std::string text = read_file((fs::path(dir) / run_files::kMetrics).string(), kMaxMetrics);
   const size_t end = text.find_last_not_of('\n');
   const size_t begin = end == std::string::npos ? end : text.rfind('\n', end) + 1;
   const nlohmann::json last = parse_json(begin == std::string::npos ? "" : text.substr(begin));

@@ -1,9 +1,4 @@
-// The run directory: all files of a run.
-//
-//   config.yaml            as written            config.resolved.yaml   every value with its origin
-//   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
-//   plan.txt, plan.json    what is sharded how   checkpoints/
-//   data.json              what was learned from the training data: learned_file.h
+// The run directory: all files of a run. config/run_files.h names them.
 //
 // config.resolved.yaml can be used from anywhere: the paths of data are absolute. A run never
 // writes into another run's directory; a resumed run continues in its own.

@@ -1,17 +1,20 @@
 #include "record/run_list.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 
 #include "base/diagnostic.h"
 #include "base/durable_file.h"
 #include "base/json.h"
+#include "config/run_files.h"
 #include "record/run_dir.h"
 
 namespace meshtrain {
@@ -20,9 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostNotes = uint64_t{1} << 20;
+constexpr uint64_t kMostMeta = uint64_t{16} << 20;
 
 std::string notes_path(const std::string& run) {
-  return run + "/notes.json";
+  return run + "/" + run_files::kNotes;
 }
 
 // Throws E455 while a process has the lock of the run.
@@ -48,11 +52,33 @@ void mend_latest(const fs::path& folder) {
   if (!fs::is_symlink(link, error) || fs::exists(link, error)) {
     return;
   }
-  std::string newest;
-  for (const std::string& name : names_in(folder.string())) {
-    newest = is_run_dir((folder / name).string()) && name > newest ? name : newest;
+  std::vector<std::string> runs;
+  for (const std::string& name : folder_names(folder.string())) {
+    if (const fs::path run = folder / name;
+        is_real_folder(run.string()) && is_run_dir(run.string())) {
+      runs.push_back(run.string());
+    }
   }
-  newest.empty() ? static_cast<void>(fs::remove(link, error)) : replace_link(newest, link.string());
+  sort_oldest_first(runs);
+  runs.empty() ? static_cast<void>(fs::remove(link, error))
+               : replace_link(fs::path(runs.back()).filename().string(), link.string());
+}
+
+// "2026-01-05T14:03:22Z": when a run began first.
+std::string first_start(const std::string& run) {
+  const std::string path = run + "/" + run_files::kMeta;
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {
+    const nlohmann::json meta = parse_json(read_file(path, kMostMeta));
+    const bool was_resumed = meta.is_object() && meta.contains("earlier") &&
+                             meta["earlier"].is_array() && !meta["earlier"].empty();
+    const nlohmann::json& first = was_resumed ? meta["earlier"][0] : meta;
+    if (first.is_object() && first.contains("started") && first["started"].is_string()) {
+      return first["started"];
+    }
+  }
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                     fmt::gmtime(static_cast<std::time_t>(last_written(run))));
 }
 
 }  // namespace
@@ -64,9 +90,18 @@ RunNotes read_notes(const std::string& run) {
     return out;
   }
   const nlohmann::json json = parse_json(read_file(notes_path(run), kMostNotes));
-  if (json.is_object()) {
-    out.note = json.value("note", "");
-    out.tags = json.value("tags", std::vector<std::string>());
+  if (!json.is_object()) {
+    return out;
+  }
+  if (json.contains("note") && json["note"].is_string()) {
+    out.note = json["note"];
+  }
+  if (json.contains("tags") && json["tags"].is_array()) {
+    for (const nlohmann::json& tag : json["tags"]) {
+      if (tag.is_string()) {
+        out.tags.push_back(tag);
+      }
+    }
   }
   return out;
 }
@@ -110,8 +145,28 @@ std::vector<std::string> find_runs(const std::string& folder) {
       entry.disable_recursion_pending();
     }
   }
-  std::sort(out.begin(), out.end());
+  sort_oldest_first(out);
+  std::stable_sort(out.begin(), out.end(), [](const std::string& a, const std::string& b) {
+    return fs::path(a).parent_path() < fs::path(b).parent_path();
+  });
   return out;
+}
+
+void sort_oldest_first(std::vector<std::string>& runs) {
+  std::vector<std::pair<std::string, std::string>> by_start;
+  for (std::string& run : runs) {
+    std::string start = first_start(run);
+    by_start.emplace_back(std::move(start), std::move(run));
+  }
+  std::sort(by_start.begin(), by_start.end());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i] = std::move(by_start[i].second);
+  }
+}
+
+bool has_weights(const std::string& run) {
+  std::error_code error;
+  return fs::is_regular_file(run + "/" + run_files::kWeights, error);
 }
 
 int64_t run_bytes(const std::string& run) {
@@ -130,7 +185,7 @@ int64_t run_bytes(const std::string& run) {
 
 int64_t last_written(const std::string& run) {
   struct stat status = {};
-  return stat((run + "/metrics.jsonl").c_str(), &status) == 0 ? status.st_mtime : 0;
+  return stat((run + "/" + run_files::kMetrics).c_str(), &status) == 0 ? status.st_mtime : 0;
 }
 
 void remove_run(const std::string& run) {
@@ -149,13 +204,13 @@ void remove_run(const std::string& run) {
 int64_t remove_checkpoints(const std::string& run) {
   check_unused(run);
   std::error_code error;
-  if (!fs::is_regular_file(run + "/weights.safetensors", error)) {
+  if (!has_weights(run)) {
     throw ConfigError(
         "E400", {}, fmt::format("`{}` has no final weights: its checkpoints are all it has", run));
   }
-  const std::string folder = run + "/checkpoints";
+  const std::string folder = run + "/" + run_files::kCheckpoints;
   const int64_t before = run_bytes(folder);
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : folder_names(folder)) {
     const std::string path = folder + "/" + name;
     if (is_real_folder(path)) {
       remove_or_throw(path);

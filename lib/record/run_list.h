@@ -18,8 +18,13 @@ RunNotes read_notes(const std::string& run);
 // Replaces them. Throws FileError (exit 74).
 void write_notes(const std::string& run, const RunNotes& notes);
 
-// Returns the folders of all runs in and below `folder`, sorted by name; links are not followed.
+// Returns the folders of all runs in and below `folder`, by the folder that holds them, the oldest
+// first; links are not followed.
 std::vector<std::string> find_runs(const std::string& folder);
+// Sorts runs by their first start, as meta.json has it; by their last event where it has none.
+void sort_oldest_first(std::vector<std::string>& runs);
+// Whether the final weights of a run are there.
+bool has_weights(const std::string& run);
 // Returns the bytes of all files of a run.
 int64_t run_bytes(const std::string& run);
 // Returns when the run last wrote its events, in seconds since 1970.

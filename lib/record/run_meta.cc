@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "comm/socket.h"
 #include "record/run_log.h"
 
 namespace meshtrain {

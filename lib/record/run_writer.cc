@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/run_files.h"
 #include "record/report/run_report.h"
 #include "record/run_summary.h"
 
@@ -30,8 +31,8 @@ void RunWriter::print_event(std::string_view line) {
 }
 
 void RunWriter::start(const RunInfo& info, const std::vector<std::string>& command_line) {
-  meta_.emplace(run_.file("meta.json"), info, command_line);
-  log_.emplace(run_.file("log.txt"),
+  meta_.emplace(run_.file(run_files::kMeta), info, command_line);
+  log_.emplace(run_.file(run_files::kLog),
                [this](const std::string& text) { console_.on_warning(text); });
   log_->start(info);
   console_.set_work(info.work);

@@ -73,7 +73,7 @@ ZipDirectory read_zip_directory(const InputFile& file, const char* damaged) {
     read_error(damaged, path, "the archive says it has {} members, its directory has room for {}",
                members, directory_size / kMemberSize);
   }
-  return {members, directory_begin, directory_size};
+  return {directory_begin, directory_size};
 }
 
 namespace {

@@ -12,7 +12,6 @@
 namespace meshtrain {
 
 struct ZipDirectory {
-  uint64_t num_members = 0;
   uint64_t begin = 0;  // in the file
   uint64_t size = 0;   // bytes
 };

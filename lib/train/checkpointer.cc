@@ -62,7 +62,9 @@ void Checkpointer::report_status(const TrainPosition& at) {
 void Checkpointer::on_train_begin(const TrainPosition& at) {
   poll(Coordinator::Pace::kNow);
   policy_.begin(coordinator_.now());
-  stop_if_asked(at);
+  if (coordinator_.stop_signal() != 0) {  // run.max_time lets each start do a step
+    stop_if_asked(at);
+  }
 }
 
 int64_t Checkpointer::steps_until_sync(const TrainPosition& at) const {

@@ -102,9 +102,12 @@ std::vector<std::string> differing_keys(const std::vector<ComparedRun>& runs) {
       ++counts[key][value];
     }
   }
+  // A run that was killed at its start may have no config.
+  const auto with_config = static_cast<size_t>(std::count_if(
+      runs.begin(), runs.end(), [](const ComparedRun& run) { return !run.values.empty(); }));
   std::erase_if(order, [&](const std::string& key) {
     const auto& values = counts[key];
-    return is_name(key) || (values.size() == 1 && values.begin()->second == runs.size());
+    return is_name(key) || (values.size() == 1 && values.begin()->second == with_config);
   });
   return order;
 }

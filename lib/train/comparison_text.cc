@@ -7,6 +7,7 @@
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "record/csv_field.h"
 #include "record/progress.h"
 #include "record/report/chart.h"
 #include "record/report/html.h"
@@ -146,20 +147,11 @@ std::string plain_text(const Table& table) {
   return aligned_columns(rows, right);
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) {
-    return text;
-  }
-  std::string out = "\"";
-  for (const char c : text) {
-    out += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return out + "\"";
-}
-
 std::string csv_text(const Table& table) {
   std::vector<std::string> line;
-  std::transform(table.fields.begin(), table.fields.end(), std::back_inserter(line), csv_field);
+  for (const std::string& field : table.fields) {
+    line.push_back(csv_field(field));
+  }
   std::string out = join(line, ",") + "\n";
   for (const std::vector<Cell>& row : table.rows) {
     line.clear();

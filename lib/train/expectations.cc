@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "record/progress.h"
 #include "train/callbacks/make_callbacks.h"
+#include "train/callbacks/saved_state.h"
 #include "train/verify_meshes.h"
 
 namespace meshtrain {
@@ -79,6 +80,12 @@ void check_expectations(const Setup& setup, bool validates, bool evaluates,
   check_names(expected.evaluate, evaluates ? running : LogNames(), "evaluate",
               evaluates ? "" : "nothing is evaluated after fit: `evaluate.on` names the data",
               diagnostics);
+  if (expected.equal_over_meshes.value > 0 && setup.mesh().num_devices() == 1) {
+    diagnostics
+        .error("E140", expected.equal_over_meshes.loc,
+               "the mesh has one device: there is nothing to compare with")
+        .help("--devices cpu:8 --mesh 4x2, or any other");
+  }
 }
 
 bool Expectations::is_any() const {
@@ -127,12 +134,21 @@ Diagnostics Expectations::failures(const LoadOptions& load) const {
 }
 
 std::string Expectations::save_state() const {
-  return json_text(nlohmann::json{{"logs", epoch_}, {"ms_per_step", ms_per_step_}});
+  nlohmann::json logs = nlohmann::json::array();
+  for (const auto& [name, value] : epoch_) {
+    logs.push_back({name, saved_number(value)});
+  }
+  return json_text(nlohmann::json{{"logs", logs}, {"ms_per_step", ms_per_step_}});
 }
 
 void Expectations::load_state(const std::string& json) {
   const nlohmann::json state = parse_json(json);
-  epoch_ = state.at("logs").get<Logs>();
+  epoch_.clear();
+  for (const nlohmann::json& log : state.at("logs")) {
+    const nlohmann::json& value = log.at(1);  // a number in states of older versions
+    epoch_.emplace_back(log.at(0),
+                        value.is_number() ? value.get<double>() : read_number(value).value());
+  }
   ms_per_step_ = state.at("ms_per_step").get<std::vector<double>>();
 }
 

@@ -4,6 +4,7 @@
 
 #include "checkpoint/json.h"
 #include "checkpoint/reader.h"
+#include "config/run_files.h"
 #include "record/run_dir.h"
 #include "tensor/read_error.h"
 
@@ -11,8 +12,6 @@ namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kRunWeights = "weights.safetensors";
 
 std::string read_text(const std::string& path) {
   const InputFile file = open_input(path, "E404", "E406");
@@ -40,21 +39,21 @@ LearnedPtr read_if_learned(const std::string& path) {
 
 LearnedPtr learned_beside_file(const std::string& weights) {
   std::error_code error;
-  if (const std::string own = weights + "." + kLearnedFile; fs::exists(own, error)) {
+  if (const std::string own = weights + "." + run_files::kLearned; fs::exists(own, error)) {
     return read_learned(own);
   }
   const fs::path place = fs::absolute(weights, error);
   for (fs::path folder = place.parent_path(); !error; folder = folder.parent_path()) {
     if (is_run_dir(folder.string())) {
-      const std::string path = (folder / kLearnedFile).string();
+      const std::string path = (folder / run_files::kLearned).string();
       return fs::exists(path, error) ? read_learned(path) : nullptr;
     }
     if (folder == folder.parent_path()) {
       break;
     }
   }
-  const std::string path = (place.parent_path() / kLearnedFile).string();
-  const bool is_run_name = place.filename() == kRunWeights;
+  const std::string path = (place.parent_path() / run_files::kLearned).string();
+  const bool is_run_name = place.filename() == run_files::kWeights;
   return is_run_name && fs::exists(path, error) ? read_if_learned(path) : nullptr;
 }
 
@@ -66,16 +65,16 @@ LearnedPtr learned_beside(const std::string& given) {
     return learned_beside_file(given);
   }
   const std::string folder = fs::canonical(given, error).string();
-  const std::string path = folder + "/" + kLearnedFile;
+  const std::string path = folder + "/" + run_files::kLearned;
   if (is_checkpoint(folder)) {
-    const std::string text = CheckpointReader(folder).text(kLearnedFile);
+    const std::string text = CheckpointReader(folder).text(run_files::kLearned);
     return text.empty() ? nullptr : parse_learned(text, path);
   }
   return fs::exists(path, error) ? read_learned(path) : nullptr;
 }
 
 std::string write_learned_beside(const std::string& weights, const LearnedPtr& learned) {
-  const std::string path = weights + "." + kLearnedFile;
+  const std::string path = weights + "." + run_files::kLearned;
   if (learned) {
     write_file_atomic(path, std::string_view(learned_text(*learned)));
     return path;
@@ -92,7 +91,7 @@ void warn_of_nothing_learned(const ConfigObject& source, const std::string& from
         .warning("W328", source.loc,
                  fmt::format("`{}` has no {}: ids of texts, classes and means are those of the "
                              "data as they are now",
-                             from, kLearnedFile))
+                             from, run_files::kLearned))
         .help("if the training data changed since, results are wrong");
   }
 }

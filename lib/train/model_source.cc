@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/reader.h"
+#include "config/run_files.h"
 #include "config/schema.h"
 #include "config/source.h"
 #include "engine/engine.h"
@@ -19,19 +20,18 @@
 namespace meshtrain {
 namespace {
 
-constexpr const char* kConfigName = "config.resolved.yaml";
-
 std::shared_ptr<const SourceFile> config_in(const std::string& folder) {
-  const std::string path = folder + "/" + kConfigName;
-  return is_checkpoint(folder) ? checked_source(path, CheckpointReader(folder).text(kConfigName))
-                               : read_source(path, {});
+  const std::string path = folder + "/" + run_files::kResolved;
+  return is_checkpoint(folder)
+             ? checked_source(path, CheckpointReader(folder).text(run_files::kResolved))
+             : read_source(path, {});
 }
 
 // True for a folder with the config and the final weights of a run, even without checkpoints.
 bool holds_model(const std::string& folder) {
   std::error_code error;
-  return std::filesystem::exists(folder + "/" + kConfigName, error) &&
-         std::filesystem::exists(folder + "/weights.safetensors", error);
+  return std::filesystem::exists(folder + "/" + run_files::kResolved, error) &&
+         std::filesystem::exists(folder + "/" + run_files::kWeights, error);
 }
 
 // A file's place may hold what is no file: a run, a key whose value became the next word, or the

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/memory.h"
+#include "config/run_files.h"
 #include "train/profile_table.h"
 
 namespace meshtrain {
@@ -42,7 +43,7 @@ void ProfileHook::write() {
                                 .plan_device = plan_.memory.total(),
                                 .devices = engine_.mesh().num_devices() / processes.size()};
   std::error_code ignored;  // the write says what is wrong
-  std::filesystem::create_directory(run_.file("profile"), ignored);
+  std::filesystem::create_directory(run_.file(run_files::kProfile), ignored);
   run_.write("profile/profile.json", profile_json(table, plan_, memory));
   run_.write("profile/trace.json", chrome_trace(profile, programs, processes.rank()));
   print_(profile_text(table, plan_, memory));

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/host.h"
 #include "base/streams.h"
 #include "base/system_calls.h"
 #include "base/text.h"
@@ -20,10 +20,6 @@ namespace meshtrain {
 namespace {
 
 constexpr int kMostSecondsLocked = 30;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Where the attempts write. What the processes would choose themselves is chosen here: another run
 // of the same name may begin at any time.
@@ -176,7 +172,7 @@ int run_with_restarts(const LaunchRequest& request, const Config& config, const 
     return attempt(request.words, {{"MESHTRAIN_RESTART", "0"}}).exit_code;
   }
   RunPlace place(request, config);
-  const double began = seconds_now();
+  const double began = steady_seconds();
   Next next{place.words(request.words), -1, ""};
   for (int64_t restart = 0;; ++restart) {
     const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)},
@@ -194,7 +190,7 @@ int run_with_restarts(const LaunchRequest& request, const Config& config, const 
       return end.exit_code;
     }
     if (const double limit = config.run.max_time.value; limit > 0) {
-      const int64_t left = static_cast<int64_t>(limit - (seconds_now() - began));
+      const int64_t left = static_cast<int64_t>(limit - (steady_seconds() - began));
       if (left < 1) {
         say(fmt::format("not started again after exit code {}: run.max_time is over",
                         end.exit_code));
@@ -217,7 +213,7 @@ std::optional<int> run_own_processes(const LaunchRequest& request, const Config&
   check_files_can_be_shared(request.words);
   return run_with_restarts(
       request, config, [&](const std::vector<std::string>& words, const Environment& environment) {
-        std::vector<std::string> command = {own_program()};
+        std::vector<std::string> command = {program_path()};
         command.insert(command.end(), words.begin(), words.end());
         return run_processes(
             command, count, environment,

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/writer.h"
 #include "config/callback_classes.h"
+#include "config/run_files.h"
 
 namespace meshtrain {
 namespace {
@@ -42,7 +43,7 @@ std::string without_links(const std::string& path) {
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::path(checkpoint).parent_path();
   const std::string run = folder.parent_path().empty() ? "." : folder.parent_path().string();
-  return folder.filename() == "checkpoints" && is_run_dir(run) ? run : "";
+  return folder.filename() == run_files::kCheckpoints && is_run_dir(run) ? run : "";
 }
 
 [[noreturn]] void throw_no_checkpoint(const std::string& folder, bool damaged,
@@ -54,7 +55,7 @@ std::string run_of(const std::string& checkpoint) {
   for (const std::string& warning : warnings) {
     error.note(warning);
   }
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : folder_names(folder)) {
     const std::vector<std::string> parts = split(name, '.');
     if (parts.size() == 3 && parts[0] == "tmp" && step_of_name(parts[1]) >= 0) {
       error.note(
@@ -82,7 +83,7 @@ void no_run_in(const std::string& given) {
   std::error_code error;
   if (fs::exists(given, error)) {
     ConfigError problem("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
-    std::vector<std::string> runs = names_in(given);
+    std::vector<std::string> runs = folder_names(given);
     std::erase_if(runs, [&](const std::string& name) {
       const std::string folder = given + "/" + name;
       return name == "latest" || (!is_run_dir(folder) && !is_run_dir(folder + "/latest"));
@@ -114,6 +115,11 @@ void no_run_in(const std::string& given) {
 
 namespace {
 
+int64_t newest_step(const std::string& folder) {
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  return steps.empty() ? -1 : steps.front();
+}
+
 std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
                                                const CheckpointCheck& check) {
   auto reader = std::make_unique<CheckpointReader>(path);
@@ -124,7 +130,8 @@ std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
 // Fills `target` with the newest checkpoint of a run, or the best one.
 void select_checkpoint(const std::string& run, bool best, bool may_be_none, ResumeTarget& target,
                        const CheckpointCheck& check = &CheckpointReader::verify) {
-  const std::string folder = run + "/checkpoints";
+  const std::string folder = run + "/" + run_files::kCheckpoints;
+  target.newest_step = newest_step(folder);
   NewestCheckpoint newest = newest_checkpoint(folder, check);
   if (newest.reader == nullptr) {
     if (!newest.damaged.empty() || !may_be_none) {
@@ -156,10 +163,12 @@ ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& c
     target.reader = open_checked(path, check);
     target.run.dir = run_of(path);
     target.own = !target.run.dir.empty();
+    target.newest_step = target.own ? newest_step(fs::path(path).parent_path().string()) : -1;
   } else if (is_run_dir(path)) {
     select_checkpoint(path, false, false, target, check);
     target.run.dir = path;
-  } else if (fs::path(path).filename() == "checkpoints" && fs::is_directory(path, error)) {
+  } else if (fs::path(path).filename() == run_files::kCheckpoints &&
+             fs::is_directory(path, error)) {
     return open_resume_path(fs::path(path).parent_path().string(), check);
   } else {
     no_run_in(given);
@@ -222,7 +231,7 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
   if (!options.delete_checkpoint) {
     return;
   }
-  const std::string folder = run_dir + "/checkpoints";
+  const std::string folder = run_dir + "/" + run_files::kCheckpoints;
   std::error_code error;
   if (fs::is_symlink(folder + "/best", error)) {
     fs::remove(folder + "/best", error);
@@ -235,6 +244,18 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
   if (const std::string link = backup_link(backup); fs::is_symlink(link, error)) {
     fs::remove(link, error);
     fs::remove(options.backup_dir, error);  // unless there is something else in it
+  }
+}
+
+void check_unchanged(const ResumeTarget& target, const std::string& run_dir) {
+  const int64_t newest = newest_step(run_dir + "/" + run_files::kCheckpoints);
+  if (newest != target.newest_step) {
+    throw ConfigError(
+        "E455", {},
+        fmt::format("another process has trained `{}` meanwhile: its newest checkpoint "
+                    "is now {}",
+                    run_dir, newest < 0 ? "gone" : checkpoint_name(newest)))
+        .help("the same command again resumes from there");
   }
 }
 

@@ -18,8 +18,9 @@ struct ResumeTarget {
   RunDirOptions run;                         // where results go; `resume` for a resumed run
   std::unique_ptr<CheckpointReader> reader;  // null: from the beginning
   bool own = false;                          // the checkpoint is one of that folder
-  std::string path;                          // of the checkpoint, where rank 0 reads it
-  bool gathers = false;                      // hosts that do not share that folder get a copy
+  int64_t newest_step = -1;  // of the run's checkpoints when this one was selected; -1: none
+  std::string path;          // of the checkpoint, where rank 0 reads it
+  bool gathers = false;      // hosts that do not share that folder get a copy
   std::unique_ptr<Mirror> copy;
   std::vector<std::string> warnings;  // damaged checkpoints that were skipped
 };
@@ -33,6 +34,10 @@ const ConfigObject* deciding_backup(const std::string& given, const Config& conf
 // ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong
 // with the checkpoint that a path names, or with all of a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
+
+// Throws ConfigError E455 (exit 6) when the run has other checkpoints than when `target` was
+// selected: another process has trained it meanwhile. For a process that has the run's lock.
+void check_unchanged(const ResumeTarget& target, const std::string& run_dir);
 
 // Rank 0 calls `find`, and all processes receive its target. The others open the checkpoint, or a
 // copy, without verifying it again. Collective. Throws also E457 (exit 6) when one cannot read it.

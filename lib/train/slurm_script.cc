@@ -9,6 +9,7 @@
 #include "base/diagnostic.h"
 #include "base/durable_file.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "comm/child_processes.h"
 
@@ -63,7 +64,7 @@ bool is_on_path(const std::string& program) {
 
 std::string slurm_script(const SlurmOptions& options, const std::string& name,
                          const std::vector<std::string>& words) {
-  std::vector<std::string> command = {own_program()};
+  std::vector<std::string> command = {program_path()};
   command.insert(command.end(), words.begin(), words.end());
   return head(options, name, "slurm-%x-%j.out") + change_folder() +
          fmt::format("{} {}\n", srun(options), shell_quoted(command)) + tail("$SLURM_JOB_ID");
@@ -81,7 +82,7 @@ std::string slurm_array_script(const SlurmOptions& options, const std::string& n
   for (size_t i = 0; i < commands.size(); ++i) {
     out += fmt::format("  {}) set -- {} ;;\n", i + 1, shell_quoted(commands[i]));
   }
-  return out + fmt::format("esac\n{} {} \"$@\"\n", srun(options), shell_quoted({own_program()})) +
+  return out + fmt::format("esac\n{} {} \"$@\"\n", srun(options), shell_quoted({program_path()})) +
          tail("${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}");
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "backend/gpu/load.h"
+#include "base/host.h"
 #include "base/streams.h"
 #include "comm/communicator_self_test.h"
 #include "comm/environment.h"
@@ -13,7 +14,6 @@
 #include "comm/hosts.h"
 #include "comm/mpi/load.h"
 #include "comm/process_exit.h"
-#include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
 #include "config/callback_classes.h"
 #include "engine/devices.h"

@@ -12,11 +12,13 @@
 
 #include "base/durable_file.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/restore.h"
 #include "comm/child_queue.h"
+#include "config/run_files.h"
 #include "engine/devices.h"
 #include "exec/share_cores.h"
 #include "exec/worker_pool.h"
@@ -34,7 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kResolvedName = "config.resolved.yaml";
 constexpr uint64_t kMostConfig = uint64_t{1} << 26;
 
 std::string dumped(const OrderedJson& json) {
@@ -57,13 +58,21 @@ OrderedJson json_of(const std::optional<MedianRule>& rule) {
               : OrderedJson();
 }
 
-// The error that a member printed before it had a run's folder.
-std::string first_error(const std::string& log) {
+size_t size_of(const std::string& file) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(file, error);
+  return error ? 0 : static_cast<size_t>(size);
+}
+
+// The error that a member printed before it had a run's folder; its log has those of earlier starts
+// before `begin`.
+std::string first_error(const std::string& log, size_t begin) {
   std::error_code error;
   if (!fs::is_regular_file(log, error)) {
     return "";
   }
-  for (const std::string& line : split(read_file(log, kMostConfig), '\n')) {
+  const std::string text = read_file(log, kMostConfig);
+  for (const std::string& line : split(text.substr(std::min(begin, text.size())), '\n')) {
     if (starts_with(line, "error")) {
       return line;
     }
@@ -111,6 +120,7 @@ class Sweep {
         std::min<int64_t>(plan_.parallel, std::max<int64_t>(1, std::ssize(waiting_))));
     share_devices(slots);
     running_.assign(static_cast<size_t>(slots), nullptr);
+    log_begins_.assign(static_cast<size_t>(slots), 0);
     const int signal =
         run_child_queue({.slots = slots,
                          .next = [this](int slot) { return next(slot); },
@@ -137,7 +147,7 @@ class Sweep {
 
   // The config of all members must be what it was: else the rows of the table cannot be compared.
   void check_config() const {
-    const std::string path = dir_ + "/" + kResolvedName;
+    const std::string path = dir_ + "/" + run_files::kResolved;
     const std::string now = show_config(plan_.base, false);
     std::error_code error;
     if (!fs::exists(path, error)) {
@@ -165,6 +175,7 @@ class Sweep {
                                     {"method", plan_.method},
                                     {"parallel", plan_.parallel},
                                     {"early_stop", json_of(plan_.early_stop)},
+                                    {"members", plan_.members.size()},
                                     {"time", utc_time_ms()}}));
     for (const SweepValues& values : plan_.members) {
       const bool is_known =
@@ -189,7 +200,7 @@ class Sweep {
     for (SweepMember& member : state_.members) {
       const std::string run = run_dir(member);
       if (!member.is_finished() && is_run_dir(run) && is_finished_run(run)) {
-        record_end(member, 0);
+        record_end(member, 0, 0);
       }
       if (member.is_finished()) {
         judge(member);
@@ -238,7 +249,7 @@ class Sweep {
     if (member.starts > 0) {
       wait_for_lock(run_dir(member));  // of a process that is being killed
     }
-    ChildCommand command{.name = "run " + member.run, .words = {own_program()}};
+    ChildCommand command{.name = "run " + member.run, .words = {program_path()}};
     const std::vector<std::string> words = member_words(plan_, member.values, run_dir(member));
     command.words.insert(command.words.end(), words.begin(), words.end());
     if (share.threads > 0) {
@@ -249,6 +260,7 @@ class Sweep {
     }
     command.cpus = share.cpus;
     command.output = run_dir(member) + ".log";
+    log_begins_[static_cast<size_t>(slot)] = size_of(command.output);
     return command;
   }
 
@@ -262,7 +274,7 @@ class Sweep {
 
   void ended(int slot, int exit_code) {
     SweepMember& member = *std::exchange(running_[static_cast<size_t>(slot)], nullptr);
-    record_end(member, exit_code);
+    record_end(member, exit_code, log_begins_[static_cast<size_t>(slot)]);
     judge(member);
     ++done_;
     if (!request_.prints_events && !request_.is_quiet) {
@@ -270,12 +282,13 @@ class Sweep {
     }
   }
 
-  void record_end(SweepMember& member, int exit_code) {
+  void record_end(SweepMember& member, int exit_code, size_t log_begin) {
     member.exit_code = exit_code;
     if (exit_code != 0 && !member.is_hopeless) {
       const std::string run = run_dir(member);
       member.message = is_run_dir(run) ? summarize_run(read_run_record(run)).message : "";
-      member.message = member.message.empty() ? first_error(run + ".log") : member.message;
+      member.message =
+          member.message.empty() ? first_error(run + ".log", log_begin) : member.message;
     }
     journal_.write("end", dumped({{"member", member.number},
                                   {"exit_code", exit_code},
@@ -360,6 +373,7 @@ class Sweep {
   SweepState state_;
   std::unique_ptr<MedianJudge> rule_;
   std::vector<SweepMember*> waiting_, running_;  // running_ by slot
+  std::vector<size_t> log_begins_;               // by slot: bytes of earlier starts
   std::vector<Share> shares_;
   int64_t done_ = 0;
 };
@@ -391,7 +405,7 @@ void check_unused(const SweepRequest& request, const std::string& dir) {
     throw ConfigError("E141", {}, fmt::format("`{}` holds another sweep", dir))
         .help("--resume to continue it, or another folder");
   }
-  if (!is_sweep_dir(dir) && !names_in(dir).empty()) {
+  if (!is_sweep_dir(dir) && !folder_names(dir).empty()) {
     throw ConfigError("E141", {}, fmt::format("`{}` is not empty", dir)).help("another folder");
   }
 }
@@ -417,15 +431,57 @@ std::string make_sweep_dir(const SweepRequest& request, const SweepPlan& plan) {
   return dir;
 }
 
+// A sweep that is named by its folder has its values and its config in its journal.
+void refuse_changes(const SweepRequest& request) {
+  const SweepFlags& flags = request.flags;
+  std::vector<std::string> given = request.load.overrides;
+  for (size_t i = 0; i < request.load.flag_names.size(); ++i) {
+    if (starts_with(request.load.flag_names[i], "--")) {
+      given.push_back(request.load.flag_names[i]);
+    }
+  }
+  const std::pair<bool, const char*> more[] = {
+      {!flags.grid.empty(), "--grid"},     {!flags.zip.empty(), "--zip"},
+      {!flags.random.empty(), "--random"}, {flags.trials > 0, "--trials"},
+      {flags.seed > 0, "--sweep-seed"},    {!request.load.profile.empty(), "--profile"},
+      {!request.dir.empty(), "--run-dir"}};
+  for (const auto& [is_given, name] : more) {
+    if (is_given) {
+      given.emplace_back(name);
+    }
+  }
+  if (!given.empty()) {
+    throw ConfigError("E140", {},
+                      fmt::format("`{}` is a sweep to resume, which {} cannot change",
+                                  request.load.files[0], join(given, ", ")))
+        .help("its runs keep their values; a new sweep takes the config");
+  }
+}
+
 // From the words of the command line, or from the journal of the folder that they name.
 SweepPlan plan_of(SweepRequest& request) {
   if (request.load.files.size() != 1 || !is_sweep_dir(request.load.files[0])) {
     return make_sweep_plan(request.load, request.flags);
   }
+  refuse_changes(request);
   request.dir = fs::canonical(request.load.files[0]).string();
   request.resume = true;
   SweepState state = read_journal(request.dir);
-  fs::current_path(state.folder);
+  if (std::ssize(state.members) < state.num_members) {
+    throw ConfigError("E400", {},
+                      fmt::format("`{}` lists {} of {} runs: the sweep was stopped before it had "
+                                  "listed all",
+                                  request.dir, state.members.size(), state.num_members))
+        .help("its first command again, with --resume, lists the rest");
+  }
+  std::error_code error;
+  fs::current_path(state.folder, error);
+  if (error) {
+    throw ConfigError("E400", {},
+                      fmt::format("the sweep began in `{}`, which cannot be entered: {}",
+                                  state.folder, error.message()))
+        .help("paths of its config are from there");
+  }
   SweepPlan plan{.base = state.base, .method = state.method};
   plan.parallel = request.flags.parallel > 0 ? request.flags.parallel : state.parallel;
   plan.early_stop = state.early_stop;
@@ -444,7 +500,9 @@ std::vector<std::string> member_words(const SweepPlan& plan, const SweepValues& 
                                       const std::string& run_dir) {
   const LoadOptions load = member_options(plan, values);
   std::vector<std::string> out = {"train"};
-  out.insert(out.end(), load.files.begin(), load.files.end());
+  for (const std::string& file : load.files) {
+    out.push_back(starts_with(file, "-") && file != "-" ? "./" + file : file);  // no flag
+  }
   for (const std::string& word : load.overrides) {
     out.push_back("--set=" + word);
   }

@@ -38,6 +38,7 @@ void take(const OrderedJson& event, SweepState& state) {
     }
     state.method = event.value("method", "list");
     state.parallel = event.value("parallel", int64_t{1});
+    state.num_members = event.value("members", int64_t{0});
     if (const OrderedJson rule = event.value("early_stop", OrderedJson()); rule.is_object()) {
       state.early_stop = MedianRule{rule.at("monitor"), rule.at("mode") == "max",
                                     rule.at("min_epochs"), rule.at("min_runs")};

@@ -2,7 +2,7 @@
 // whole state.
 //
 //   {"event":"sweep","version":...,"folder":...,"config":[...],"overrides":[...],"method":"grid",
-//    "parallel":2,"time":...}                     a start of the sweep, the first or a resumed one
+//    "parallel":2,"members":4,"time":...}         a start of the sweep, the first or a resumed one
 //   {"event":"member","member":1,"run":"001","values":{"fit.epochs":"2",...}}
 //   {"event":"start","member":1,"pid":...,"time":...}
 //   {"event":"hopeless","member":1,"epoch":3,"monitor":"loss","value":...,"median":...}
@@ -48,6 +48,7 @@ struct SweepState {
   std::string method;
   int64_t parallel = 1;  // of the last start
   std::optional<MedianRule> early_stop;
+  int64_t num_members = 0;  // of the last start: fewer are listed when it was stopped meanwhile
   std::vector<SweepMember> members;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "config/flow.h"
 #include "config/reader.h"
 #include "config/scalars.h"
 #include "config/source.h"
@@ -52,7 +53,7 @@ std::string flow_text(const YamlNode& node) {
     }
     return node.is_map() ? "{" + join(parts, ", ") + "}" : "[" + join(parts, ", ") + "]";
   }
-  return node.is_null() ? "null" : node.quoted ? "\"" + node.text + "\"" : node.text;
+  return node.is_null() ? "null" : node.quoted ? yaml_quoted(node.text) : node.text;
 }
 
 void check_range(const Parameter& parameter, Diagnostics& diagnostics) {

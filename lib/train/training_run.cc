@@ -14,6 +14,7 @@
 #include "checkpoint/shared_folder.h"
 #include "checkpoint/snapshot.h"
 #include "config/callback_classes.h"
+#include "config/run_files.h"
 #include "engine/adapt.h"
 #include "engine/data_warnings.h"
 #include "engine/signals.h"
@@ -92,7 +93,7 @@ void TrainingRun::drop_file_callbacks() {
 void TrainingRun::begin(const ResumeTarget& target) {
   if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
     coordinator_.on_all_ranks("reading the config",
-                              [&] { written_ = target.reader->text("config.yaml"); });
+                              [&] { written_ = target.reader->text(run_files::kConfig); });
   }
   Diagnostics diagnostics;
   coordinator_.on_rank_zero("looking at the run's folder", [&] {
@@ -207,6 +208,8 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
 
 // Sets the run's folder and hooks to their state in the target's checkpoint, or in a new run.
 void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target) const {
+  coordinator_.on_rank_zero("looking at the run's checkpoints",
+                            [&] { check_unchanged(target, parts.run.path()); });
   if (const ConfigObject* backup = find_callback<BackupOptions>(config_)) {
     coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, parts.run.path()); });
   }
@@ -261,7 +264,7 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
     trainer.validate_within_epoch(*data.validation, at, steps);
   };
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(parts.engine, parts.run.file("weights.safetensors"), coordinator_);
+  save_weights(parts.engine, parts.run.file(run_files::kWeights), coordinator_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
     trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
@@ -278,14 +281,14 @@ LearnedPtr learned_before(const ResumeTarget& target, bool partial,
     return nullptr;
   }
   const std::string& path = target.reader->path();
-  const std::string text = target.reader->text(kLearnedFile);
+  const std::string text = target.reader->text(run_files::kLearned);
   if (text.empty()) {
     if (train) {
       warn_of_nothing_learned(*train, path, warnings);
     }
     return nullptr;
   }
-  return parse_learned(text, path + "/" + kLearnedFile);
+  return parse_learned(text, path + "/" + run_files::kLearned);
 }
 
 }  // namespace
@@ -403,6 +406,9 @@ void TrainingRun::begin_from(Engine& engine, const std::string& newest, const So
     RestoreOptions options = request_.restore;
     options.reset_cursor = true;
     restore(engine, reader, cursor_, changes_since(reader, portable_), options, warnings_);
+    for (const auto& [name, state] : reader.state().callbacks) {
+      undo_callback(name, state, engine);  // the callbacks of this run begin anew
+    }
   });
   began_from_ = newest + ": weights and optimizer";
 }
@@ -458,9 +464,9 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   options.run_dir = run.path();
   options.notes.written_by = "meshtrain " + request_.version;
   options.notes.state.cursor = cursor_;
-  options.notes.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
+  options.notes.texts = {{run_files::kConfig, written_}, {run_files::kResolved, portable_}};
   if (!learned_.empty()) {
-    options.notes.texts.emplace_back(kLearnedFile, learned_);
+    options.notes.texts.emplace_back(run_files::kLearned, learned_);
   }
   if (target.reader) {
     const std::string& run_id = target.reader->manifest().run_id;
@@ -493,14 +499,14 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
 
 void TrainingRun::write_run_files(const RunDir& run, const PlanSummary& plan,
                                   Engine& engine) const {
-  run.write("config.yaml", written_);
-  run.write("config.resolved.yaml", portable_config(request_.load, config_, true));
+  run.write(run_files::kConfig, written_);
+  run.write(run_files::kResolved, portable_config(request_.load, config_, true));
   if (!learned_.empty()) {
-    run.write(kLearnedFile, learned_);
+    run.write(run_files::kLearned, learned_);
   }
-  run.write("plan.txt", plan_text(plan));
-  run.write("plan.json", plan_json(plan));
-  run.write("layout.json", layout_json(Snapshot(engine.store()).tensors()));
+  run.write(run_files::kPlanText, plan_text(plan));
+  run.write(run_files::kPlanJson, plan_json(plan));
+  run.write(run_files::kLayout, layout_json(Snapshot(engine.store()).tensors()));
 }
 
 void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,

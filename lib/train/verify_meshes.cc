@@ -79,7 +79,7 @@ LoadOptions options_for(LoadOptions load, const std::vector<std::string>& names,
 // Layers have a type of their own by `dtype:` or dtype_policy_map: all compute in float64 here.
 Config in_float64(Config config) {
   for (LayerConfig& layer : config.model.layers) {
-    if (layer.object.class_name != "Input" && layer.object.class_name != "InputLayer") {
+    if (layer.object.class_name != "Input") {
       layer.object.args.erase("dtype");
     }
   }

@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/text.h"
 #include "checkpoint/writer.h"
+#include "config/run_files.h"
 #include "config/source.h"
 #include "engine/epoch_plan.h"
 #include "engine/signals.h"
@@ -64,8 +65,8 @@ bool same_state(const CheckpointReader& a, const CheckpointReader& b) {
 }
 
 LoadOptions config_of(const CheckpointReader& reader, LoadOptions options) {
-  const std::string name = reader.path() + "/config.resolved.yaml";
-  options.source = checked_source(name, reader.text("config.resolved.yaml"));
+  const std::string name = reader.path() + "/" + run_files::kResolved;
+  options.source = checked_source(name, reader.text(run_files::kResolved));
   return options;
 }
 
@@ -99,7 +100,7 @@ struct Stretch {
   std::unique_ptr<CheckpointReader> begin, end;
 };
 Stretch newest_interval(const std::string& run) {
-  const std::string folder = run + "/checkpoints";
+  const std::string folder = run + "/" + run_files::kCheckpoints;
   const std::vector<int64_t> steps = checkpoint_steps(folder);
   if (steps.size() < 2) {
     throw ConfigError("E400", {},

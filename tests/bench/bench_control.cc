@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/host.h"
 #include "comm/heartbeat_monitor.h"
 #include "comm/tcp/tcp_group.h"
 #include "support/own_address.h"

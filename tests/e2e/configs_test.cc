@@ -84,15 +84,22 @@ TEST_CASE("a metric with one value per class is a list in the logs") {
   CHECK(logs["f1"].size() == 10);
 }
 
-TEST_CASE("a batch larger than the data leaves no run directory") {
+TEST_CASE("a batch larger than the data is one step, with a warning; dropped it is an error") {
   const TemporaryFolder folder;
   Command command;
-  command.args = {"train", config("tabular"), "fit.batch_size=5000", "-o", "run"};
+  command.args = {"train", config("tabular"), "fit.batch_size=5000", "fit.epochs=1", "-o", "run"};
   command.folder = folder.path();
-  const Result result = run(command, 60);
-  CHECK(result.exit_code == 3);
-  CHECK(result.err.find("E316") != std::string::npos);
-  CHECK(!std::filesystem::exists(std::filesystem::path(folder.path()) / "run"));
+  const Result one = run(command, 60);
+  CHECK(one.exit_code == 0);
+  CHECK(one.err.find("W316") != std::string::npos);
+  CHECK(one.out.find("\n1/1 - ") != std::string::npos);
+
+  command.args = {"train", config("tabular"), "fit.batch_size=5000", "data.remainder=drop",
+                  "-o",    "dropped"};
+  const Result dropped = run(command, 60);
+  CHECK(dropped.exit_code == 3);
+  CHECK(dropped.err.find("E316") != std::string::npos);
+  CHECK(!std::filesystem::exists(std::filesystem::path(folder.path()) / "dropped"));
 }
 
 TEST_CASE("the guide's configs end at the same loss on all of the guide's meshes") {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/host.h"
 #include "comm/socket.h"
 #include "ranks.h"
 #include "support/own_address.h"

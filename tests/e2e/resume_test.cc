@@ -279,6 +279,60 @@ TEST_CASE("the time limit saves and leaves") {
   CHECK(meshtrain({"verify", "run", "--checksums"}, folder.path()).exit_code == 0);
 }
 
+TEST_CASE("a time limit shorter than the start lets each start do a step") {
+  const ExampleFolder folder;
+  for (const char* done : {"after step 1 of epoch 1", "after step 2 of epoch 1"}) {
+    const Result result = meshtrain({"train", "small.yaml", "-o", "run", "--resume",
+                                     "checkpoint.every=never", "--max-time", "1ms"},
+                                    folder.path());
+    CHECK(result.exit_code == 75);
+    CHECK(result.err.find(done) != std::string::npos);
+  }
+}
+
+TEST_CASE("what nobody wrote stays a default when a run is resumed") {
+  const ExampleFolder folder;
+  // `monitor: val_loss` without validation, a batch of 32 for 10 samples, an archive without `y`.
+  folder.write("few.yaml", R"(data:
+  train: {source: random, samples: 10, shape: [6], classes: 3, seed: 1}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: 3
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {epochs: 1}
+callbacks:
+  - ModelCheckpoint: {filepath: "models/{epoch}.safetensors"}
+)");
+  REQUIRE(meshtrain({"train", "few.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
+  const Result resumed = meshtrain({"resume", "run", "fit.epochs=2", "-q"}, folder.path());
+  CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
+  CHECK(meshtrain({"verify", "run"}, folder.path()).exit_code == 0);
+  const Result again =
+      meshtrain({"train", "run/config.resolved.yaml", "-o", "again", "-q"}, folder.path());
+  CHECK_MESSAGE(again.exit_code == 0, again.err);
+  // A value that somebody wrote into that file counts as one.
+  std::string text = folder.read("run/config.resolved.yaml");
+  const size_t at = text.find("batch_size: 32");
+  REQUIRE(at != std::string::npos);
+  text.replace(at, 14, "batch_size: 64");
+  folder.write("run/config.resolved.yaml", text);
+  CHECK(meshtrain({"validate", "run/config.resolved.yaml"}, folder.path()).err.find("W316") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run with an expectation resumes after an epoch whose log is no number") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {
+      "compile.metrics=[{Lambda: {function: \"=log(y_pred - 1e6)\"}}]",
+      "expect={logs: {loss: \"< 100\"}}"};
+  std::vector<std::string> train = {"train", "small.yaml", "-o", "run", "-q"};
+  train.insert(train.end(), words.begin(), words.end());
+  REQUIRE(meshtrain(train, folder.path()).exit_code == 0);
+  const Result resumed = meshtrain({"resume", "run", "fit.epochs=3", "-q"}, folder.path());
+  CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
+}
+
 TEST_CASE("nothing to resume is an error unless a fresh start is meant") {
   const ExampleFolder folder;
   const Result latest =

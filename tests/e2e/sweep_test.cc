@@ -146,6 +146,43 @@ TEST_CASE("a run that fails is kept and named, and can be tried again") {
   CHECK(contains(in_folder(folder, {"sweep", "s", "--retry"}).err, "1 to do"));
 }
 
+TEST_CASE("a run that fails again has the error of its last start") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"sweep",
+                                          "small.yaml",
+                                          "--grid",
+                                          "seed=1",
+                                          "-o",
+                                          "s",
+                                          "data.train={source: npy, x: x.npy, y: y.npy}"};
+  CHECK(contains(in_folder(folder, words).err, "E300"));
+  folder.write("x.npy", "no array");
+  folder.write("y.npy", "no array");
+  const Result again = in_folder(folder, {"sweep", "s", "--retry"});
+  CHECK(again.exit_code == 7);
+  CHECK(contains(again.err, "E301"));
+  CHECK_FALSE(contains(again.err, "E300"));
+}
+
+TEST_CASE("a sweep that its folder names takes no other values, and needs its list whole") {
+  const ExampleFolder folder;
+  REQUIRE(
+      in_folder(folder, {"sweep", "small.yaml", "--grid", "seed=1,2", "-o", "s", "-q"}).exit_code ==
+      0);
+  const Result changed = in_folder(folder, {"sweep", "s", "fit.epochs=5", "--grid", "seed=3"});
+  CHECK(changed.exit_code == 2);
+  CHECK(contains(changed.err, "error[E140]"));
+  CHECK(contains(changed.err, "fit.epochs=5, --grid"));
+  std::string journal;
+  for (const std::string& line : lines_of(folder.read("s/sweep.jsonl"))) {
+    journal += contains(line, "\"002\"") ? "" : line + "\n";
+  }
+  folder.write("s/sweep.jsonl", journal);
+  const Result cut = in_folder(folder, {"sweep", "s", "-n"});
+  CHECK(cut.exit_code == 6);
+  CHECK(contains(cut.err, "lists 1 of 2 runs"));
+}
+
 TEST_CASE("a sweep that is resumed may grow, with the same config") {
   const ExampleFolder folder;
   CHECK(in_folder(folder, {"sweep", "small.yaml", "--grid", "seed=1,2", "-o", "s"}).exit_code == 0);
@@ -365,6 +402,25 @@ TEST_CASE("runs are listed, tagged, removed and pruned") {
   CHECK(in_folder(folder, {"runs", "prune", "--keep", "1"}).exit_code == 0);
   CHECK_FALSE(fs::exists(folder.file(first)));
   CHECK(in_folder(folder, {"runs", "prune"}).exit_code == 2);
+}
+
+TEST_CASE("prune goes by when runs began, leaves sweeps whole, and passes over what it cannot") {
+  const ExampleFolder folder;
+  for (const char* name : {"jobs/job-9", "jobs/job-10"}) {
+    REQUIRE(in_folder(folder, {"train", "small.yaml", "-q", "-o", name}).exit_code == 0);
+  }
+  REQUIRE(in_folder(folder, {"sweep", "small.yaml", "--grid", "seed=1,2", "-o", "jobs/s", "-q"})
+              .exit_code == 0);
+  fs::remove(folder.file("jobs/job-9/weights.safetensors"));
+  const Result checkpoints = in_folder(folder, {"runs", "prune", "jobs", "--checkpoints", "-n"});
+  CHECK_FALSE(contains(checkpoints.out, "job-9"));
+  CHECK(contains(checkpoints.out, "job-10"));
+  CHECK(in_folder(folder, {"runs", "prune", "jobs", "--keep", "1"}).exit_code == 0);
+  CHECK_FALSE(fs::exists(folder.file("jobs/job-9")));
+  CHECK(fs::exists(folder.file("jobs/job-10")));
+  CHECK(fs::exists(folder.file("jobs/s/001")));
+  folder.write("jobs/job-10/notes.json", R"({"note": null, "tags": [1, "good"]})");
+  CHECK(contains(in_folder(folder, {"runs", "list", "jobs"}).out, "good"));
 }
 
 TEST_CASE("--threads and OMP_NUM_THREADS set the threads of a run") {

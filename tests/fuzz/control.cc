@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "comm/monitor_frames.h"
 #include "target.h"
 

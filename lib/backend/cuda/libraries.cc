@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_files.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/text.h"
 
 namespace meshtrain::cuda {
@@ -23,12 +23,6 @@ const CublasLt* played_cublas_lt = nullptr;
 static_assert(CUDNN_MAJOR == 9 && NCCL_MAJOR == 2);  // library_file() says so, too
 // The first with ncclCommSplit is 2.18.
 constexpr int kOldestNccl = NCCL_VERSION(2, 19, 0);
-
-std::string program_path() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
-  return {path, length > 0 ? static_cast<size_t>(length) : 0};
-}
 
 const LibraryChoice& choice() {
   static const LibraryChoice chosen = choose_libraries(

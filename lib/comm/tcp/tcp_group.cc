@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "comm/heartbeat_monitor.h"

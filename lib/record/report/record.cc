@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/run_files.h"
 #include "record/run_dir.h"
 
 namespace meshtrain {
@@ -188,7 +189,7 @@ RunRecord read_run_record(const std::string& folder) {
     throw ConfigError("E400", {}, fmt::format("`{}` is no run", folder));
   }
   RunRecord out{.folder = folder};
-  const std::string metrics = text_of(folder + "/metrics.jsonl");
+  const std::string metrics = text_of(folder + "/" + run_files::kMetrics);
   for (const std::string& line : split(metrics, '\n')) {
     const Json event = parse_json(line);
     if (event.is_object()) {
@@ -198,13 +199,13 @@ RunRecord read_run_record(const std::string& folder) {
   if (out.sessions.empty()) {
     out.sessions.emplace_back();
   }
-  out.moments = moments_of(text_of(folder + "/log.txt"));
-  out.config = text_of(folder + "/config.yaml");
-  out.resolved_config = text_of(folder + "/config.resolved.yaml");
-  out.plan = json_of(folder + "/plan.json");
+  out.moments = moments_of(text_of(folder + "/" + run_files::kLog));
+  out.config = text_of(folder + "/" + run_files::kConfig);
+  out.resolved_config = text_of(folder + "/" + run_files::kResolved);
+  out.plan = json_of(folder + "/" + run_files::kPlanJson);
   out.profile = json_of(folder + "/profile/profile.json");
-  out.evaluation = json_of(folder + "/evaluation.json");
-  out.meta = json_of(folder + "/meta.json");
+  out.evaluation = json_of(folder + "/" + run_files::kEvaluation);
+  out.meta = json_of(folder + "/" + run_files::kMeta);
   return out;
 }
 

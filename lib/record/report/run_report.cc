@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "config/run_files.h"
 #include "record/report/html.h"
 #include "record/report/sections.h"
 
@@ -112,7 +113,7 @@ std::string report_html(const RunRecord& record) {
 }
 
 void write_report(const std::string& folder) {
-  write_file_atomic(folder + "/report.html", report_html(read_run_record(folder)));
+  write_file_atomic(folder + "/" + run_files::kReport, report_html(read_run_record(folder)));
 }
 
 }  // namespace meshtrain

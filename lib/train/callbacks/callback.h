@@ -71,6 +71,9 @@ struct CallbackContext {
   std::string output(const std::string& path) const;
 };
 
+// Whether a path of a callback is within the run's folder, where no other run writes.
+bool is_within_run(const std::string& path);
+
 // Epochs and batches count from 0, as in Keras' callbacks.
 class Callback : public Hook {
  public:

@@ -15,6 +15,11 @@ std::string CallbackContext::output(const std::string& path) const {
   return writes ? resolve(path) : "/dev/null";
 }
 
+bool is_within_run(const std::string& path) {
+  const std::filesystem::path place = std::filesystem::path(path).lexically_normal();
+  return place.is_relative() && *place.begin() != "..";
+}
+
 void set_log(Logs& logs, const std::string& name, double value) {
   const auto found =
       std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "record/csv_field.h"
 
 namespace meshtrain {
 namespace {
@@ -15,28 +16,10 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxTable = uint64_t{1} << 30;
 
-// As Python's csv module writes it in the dialect "excel".
-std::string quoted(const std::string& field, char separator) {
-  if (field.find_first_of(std::string("\"\r\n") + separator) == std::string::npos) {
-    return field;
-  }
-  std::string out = "\"";
-  for (const char c : field) {
-    out += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return out + "\"";
-}
-
 int64_t size_of(const std::string& path) {
   std::error_code error;
   const uintmax_t size = fs::file_size(path, error);
   return error ? 0 : static_cast<int64_t>(size);
-}
-
-// Whether a path stays in the folder that it begins in, where no other run writes.
-bool is_within(const std::string& path) {
-  const fs::path place = fs::path(path).lexically_normal();
-  return place.is_relative() && *place.begin() != "..";
 }
 
 // How many bytes at the beginning of `text` are the rows of the epochs from `epoch` on, one after
@@ -66,7 +49,7 @@ CsvLogger::CsvLogger(const CsvLoggerOptions& options, CallbackContext& context,
 void CsvLogger::on_train_begin(const TrainPosition& at) {
   make_folders(fs::path(path_).parent_path().string());
   const int64_t size = size_of(path_);
-  const bool appends = append_ && !(context().begins_again && is_within(name_));
+  const bool appends = append_ && !(context().begins_again && is_within_run(name_));
   if (resumed_ && size > num_bytes_) {
     cut_back(at.epoch);
   } else if (resumed_ && size > 0 && size < num_bytes_) {
@@ -149,7 +132,7 @@ void CsvLogger::on_epoch_end(EpochReport& report) {
 void CsvLogger::write_row(const std::vector<std::string>& fields) {
   std::string line;
   for (const std::string& field : fields) {
-    line += (line.empty() ? "" : std::string(1, separator_)) + quoted(field, separator_);
+    line += (line.empty() ? "" : std::string(1, separator_)) + csv_field(field, separator_);
   }
   line += '\r';  // LineLog adds the rest of Python's "\r\n"
   file_->append(line);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "interop/save_model.h"
+#include "record/run_list.h"
 
 namespace meshtrain {
 namespace {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 std::optional<std::string> newest_in(const std::string& folder, const FileTemplate& name) {
   std::optional<std::string> newest;
   int64_t largest = -1;
-  for (const std::string& entry : names_in(folder)) {
+  for (const std::string& entry : folder_names(folder)) {
     const std::optional<int64_t> epoch = name.epoch_in(entry);
     if (epoch && *epoch > largest) {
       largest = *epoch;
@@ -184,13 +185,16 @@ std::optional<std::string> newest_model(const ConfigObject& callback, const std:
   if (fs::path(filepath).is_absolute()) {
     return newest_in(folder, name);
   }
-  std::vector<std::string> names = names_in(runs);  // they begin with the time
-  for (auto run = names.rbegin(); run != names.rend(); ++run) {
-    const std::string place = (fs::path(runs) / *run).string();
-    if (is_real_folder(place)) {
-      if (auto newest = newest_in((fs::path(place) / folder).string(), name)) {
-        return newest;
-      }
+  std::vector<std::string> places;
+  for (const std::string& run : folder_names(runs)) {
+    if (std::string place = (fs::path(runs) / run).string(); is_real_folder(place)) {
+      places.push_back(std::move(place));
+    }
+  }
+  sort_oldest_first(places);
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    if (auto newest = newest_in((fs::path(*place) / folder).string(), name)) {
+      return newest;
     }
   }
   return std::nullopt;

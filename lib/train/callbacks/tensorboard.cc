@@ -12,8 +12,8 @@
 #include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/text.h"
-#include "comm/socket.h"
 #include "interop/keras/export_json.h"
 #include "nn/model.h"
 
@@ -68,7 +68,7 @@ TensorBoard::TensorBoard(const TensorBoardOptions& options, CallbackContext& con
       update_freq_(options.update_freq),
       write_graph_(options.write_graph),
       write_steps_per_second_(options.write_steps_per_second),
-      shared_folder_(fs::path(options.log_dir).is_absolute()) {
+      shared_folder_(!is_within_run(options.log_dir)) {
   std::error_code error;
   owner_ = hex64(hash_text(fs::absolute(context.run_dir, error).lexically_normal().string()))
                .substr(0, 8);
@@ -232,7 +232,7 @@ void TensorBoard::cut_back(Board& board) const {
   if (!context().writes) {
     return;
   }
-  for (const std::string& name : names_in(board.folder)) {
+  for (const std::string& name : folder_names(board.folder)) {
     const bool ours = !shared_folder_ || name.find("." + owner_ + ".") != std::string::npos;
     if (!ours || name.find("tfevents") == std::string::npos) {
       continue;

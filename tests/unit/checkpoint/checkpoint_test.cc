@@ -232,7 +232,7 @@ TEST_CASE("a non-finite state is quarantined and never a checkpoint") {
   CHECK(refused.code == "E414");
   CHECK(refused.says("`adam/d_kernel_momentum` has 1 NaN and 1 infinite values"));
   CHECK_FALSE(test::save_step(folder.path(), stored, 5).saved);  // the newest one only is kept
-  CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005"});
+  CHECK(folder_names(folder.file("rejected")) == std::vector<std::string>{"000005"});
 }
 
 TEST_CASE("what is no checkpoint is neither replaced nor deleted") {
@@ -247,7 +247,7 @@ TEST_CASE("what is no checkpoint is neither replaced nor deleted") {
   const SaveResult refused = save("page");
   CHECK_FALSE(refused.saved);
   CHECK(refused.error.find("[E456]") == 0);
-  CHECK(names_in(folder.file("page")) == std::vector<std::string>{"manifest.json", "model"});
+  CHECK(folder_names(folder.file("page")) == std::vector<std::string>{"manifest.json", "model"});
   REQUIRE(save("ours").saved);
   fs::create_directory_symlink(folder.file("ours"), folder.file("link"));
   CHECK_FALSE(save("link").saved);
@@ -263,7 +263,8 @@ TEST_CASE("what is no checkpoint is neither replaced nor deleted") {
     CHECK_FALSE(result.non_finite.empty());
     CHECK(result.error.empty());
   }
-  CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005", "7", "notes.txt"});
+  CHECK(folder_names(folder.file("rejected")) ==
+        std::vector<std::string>{"000005", "7", "notes.txt"});
 }
 
 TEST_CASE("a link takes the place of a link only") {
@@ -647,7 +648,7 @@ TEST_CASE("cleaning up takes what the run itself left and old things only") {
   const timespec times[2] = {{time(nullptr) - 100000, 0}, {time(nullptr) - 100000, 0}};
   REQUIRE(::utimensat(AT_FDCWD, folder.file("tmp.000002.old").c_str(), times, 0) == 0);
   const std::vector<std::string> said = clean_checkpoints(folder.path(), {"mine"});
-  CHECK(names_in(folder.path()) ==
+  CHECK(folder_names(folder.path()) ==
         std::vector<std::string>{"000003", "tmp.000006.other", "tmp.note"});
   REQUIRE(said.size() == 2);
   CHECK(said[0] == "[E401] an unfinished save of step 2 was removed");

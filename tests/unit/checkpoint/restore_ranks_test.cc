@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/host.h"
 #include "checkpoint/restore.h"
 #include "checkpoint_case.h"
 #include "comm/socket.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "comm/process_exit.h"
 #include "comm/socket.h"
 #include "control_ranks.h"

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "comm/heartbeat_monitor.h"
 #include "comm/monitor_frames.h"

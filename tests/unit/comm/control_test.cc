@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/host.h"
 #include "comm/heartbeat_monitor.h"
 #include "comm/socket.h"
 #include "control_ranks.h"

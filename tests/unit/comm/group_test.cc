@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "base/host.h"
 #include "comm/communicator_self_test.h"
 #include "comm/handshake.h"
 #include "comm/socket.h"

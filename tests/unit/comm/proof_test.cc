@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "comm/heartbeat_monitor.h"
 #include "comm/rendezvous.h"
 #include "comm/tcp/tcp_group.h"

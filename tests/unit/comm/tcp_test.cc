@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "comm/heartbeat_monitor.h"
 #include "comm/process_exit.h"
 #include "comm/rendezvous.h"

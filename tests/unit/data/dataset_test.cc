@@ -573,6 +573,26 @@ TEST_CASE("draw_split: disjoint parts that hold all samples, each class in propo
   CHECK(caught([&] { draw_split(dataset, split, 1); }).code == "E316");
 }
 
+TEST_CASE("draw_split: parts of many small classes have the size that was asked for") {
+  HostTensor labels(DType::kInt32, {222});  // 101 classes of two samples, one of 20
+  for (int64_t i = 0; i < 222; ++i) {
+    labels.set(i, i < 202 ? static_cast<double>(i / 2) : 101);
+  }
+  const Dataset dataset = labelled(std::move(labels));
+  SplitConfig split;
+  split.validation = {0.2, place(3)};
+  split.test = {0.2, place(3)};
+  split.stratify.value = "label";
+  const SplitRows parts = draw_split(dataset, split, 1);
+  CHECK(parts[1].size() == 44);
+  CHECK(parts[2].size() == 44);
+  std::set<int64_t> trained;
+  for (const int64_t row : parts[0]) {
+    trained.insert(row < 202 ? row / 2 : 101);
+  }
+  CHECK(trained.size() == 102);
+}
+
 TEST_CASE("rows are read in the order given") {
   const RowsPtr from = make_rows(range(DType::kFloat32, {4, 2}));
   float to[6] = {};

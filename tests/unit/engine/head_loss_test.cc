@@ -86,7 +86,7 @@ Trained train(const HeadModel& model, bool fused, const std::string& more) {
     out.paths.push_back(path);
     out.weights.push_back(engine.read_variable(path));
   }
-  const Graph& graph = engine.train_graph(8);
+  const Graph& graph = engine.setup().compile(StepKind::kTrain, 8).graph;
   for (const Node& node : graph.nodes) {
     out.heads += node.op->name.starts_with("linear_cross_entropy") ? 1 : 0;
     for (const ValueId output : node.outputs) {
@@ -189,7 +189,7 @@ TEST_CASE("head loss: what reads logits otherwise gets them") {
     const Dataset data = token_data();
     Engine engine(config, data_spec(data), {.num_workers = 1});
     size_t count = 0;
-    for (const Node& node : engine.train_graph(8).nodes) {
+    for (const Node& node : engine.setup().compile(StepKind::kTrain, 8).graph.nodes) {
       count += node.op->name.starts_with("linear_cross_entropy") ? 1 : 0;
     }
     return count;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/host.h"
 #include "checkpoint/restore.h"
 #include "comm/socket.h"
 #include "config/load.h"

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/host.h"
 #include "comm/socket.h"
 #include "exec/executor.h"
 #include "support/engine_case.h"

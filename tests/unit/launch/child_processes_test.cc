@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "base/host.h"
 #include "comm/socket.h"
 #include "support/temp_folder.h"
 

@@ -16,6 +16,7 @@
 #include "fake_runner.h"
 #include "tensor/safetensors.h"
 #include "train/load_weights.h"
+#include "train/resume_target.h"
 
 namespace meshtrain {
 namespace {
@@ -136,6 +137,22 @@ TEST_CASE("a new run's folder has the name that was chosen for it, or there is n
   CHECK(RunDir(options, no_trouble).path() == folder / ("runs/net/" + options.new_folder));
   CHECK(fs::read_symlink(folder / "runs/net/latest") == options.new_folder);
   CHECK_THROWS_AS(RunDir(options, no_trouble), ConfigError);
+}
+
+TEST_CASE("a run that another process has trained since it was looked at is E455") {
+  const TemporaryFolder folder;
+  ResumeTarget target;
+  check_unchanged(target, folder.path);
+  fs::create_directories(folder / "checkpoints/000002");
+  try {
+    check_unchanged(target, folder.path);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().list()[0].code == "E455");
+    CHECK(error.diagnostics().list()[0].message.find("000002") != std::string::npos);
+  }
+  target.newest_step = 2;
+  check_unchanged(target, folder.path);
 }
 
 TEST_CASE("a given folder is used as it is when it is absent or empty") {
