@@ -249,7 +249,7 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
 
 void check_unchanged(const ResumeTarget& target, const std::string& run_dir) {
   const int64_t newest = newest_step(run_dir + "/" + run_files::kCheckpoints);
-  if (newest != target.newest_step) {
+  if (newest != (target.run.resume ? target.newest_step : -1)) {
     throw ConfigError(
         "E455", {},
         fmt::format("another process has trained `{}` meanwhile: its newest checkpoint "

@@ -206,6 +206,46 @@ TEST_CASE("a slash after the folder of ModelCheckpoint is none of its name") {
   CHECK(names_below(folder.file("run/all")) == std::vector<std::string>{"1", "2"});
 }
 
+TEST_CASE(
+    "a run that begins from a checkpoint with averages in the weights' place puts them back") {
+  const ExampleFolder folder;
+  const auto train = [&](bool swap, const std::string& rate) {
+    const std::string optimizer =
+        "compile.optimizer={Adam: {use_ema: true, ema_momentum: 0.9, "
+        "learning_rate: " +
+        rate + "}}";
+    std::vector<std::string> words = {"train",
+                                      "small.yaml",
+                                      "-q",
+                                      "--name",
+                                      swap ? "swap" : "plain",
+                                      optimizer,
+                                      "callbacks=[{ModelCheckpoint: {filepath: \"all/{epoch}/\", "
+                                      "restore: true}}]"};
+    if (swap) {
+      words.emplace_back("callbacks+={SwapEMAWeights: {swap_on_epoch: true}}");
+    }
+    const Result result = meshtrain(words, folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  };
+  for (const bool swap : {false, true}) {
+    train(swap, "0.1");
+    train(swap, "0.0");  // goes on from the weights as they are
+  }
+  CHECK(outcome_of(folder.file("runs/swap/latest")).epochs ==
+        outcome_of(folder.file("runs/plain/latest")).epochs);
+}
+
+TEST_CASE("two runs of a name share a folder of TensorBoard beside them") {
+  const ExampleFolder folder;
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(meshtrain({"train", "small.yaml", "-q", "callbacks=[{TensorBoard: {log_dir: ../tb}}]"},
+                      folder.path())
+                .exit_code == 0);
+  }
+  CHECK(names_below(folder.file("runs/small/tb/train")).size() == 2);
+}
+
 TEST_CASE("SwapEMAWeights lets ModelCheckpoint save the averages and survives kills") {
   const ExampleFolder folder;
   const auto train = [](const std::string& dir, bool swap) {

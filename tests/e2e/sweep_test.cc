@@ -218,6 +218,13 @@ TEST_CASE("a file of a sweep: lists, drawn values, and its mistakes") {
                                         "mesh=data=4,model=1;data=2,model=2"});
   CHECK(zip.out == "001 seed=1 mesh=data=4,model=1\n002 seed=2 mesh=data=2,model=2\n");
 
+  folder.write("quotes.yaml",
+               "config: small.yaml\nmethod: grid\nparameters:\n"
+               "  name: ['say \"hi\"', \"it's\", \"3\"]\n");
+  const Result quotes = in_folder(folder, {"sweep", "quotes.yaml", "-n"});
+  CHECK_MESSAGE(quotes.exit_code == 0, quotes.err);
+  CHECK(lines_of(quotes.out).size() == 3);
+
   folder.write("bad.yaml",
                "config: small.yaml\nmetod: grid\nparameters:\n  fit.epochs: 3\n"
                "early_stop: {min_epochs: 0}\n");

@@ -113,6 +113,14 @@ TEST_CASE("transforms of columns give what Keras' layers give") {
   }
 }
 
+TEST_CASE("a value that equals a given boundary is in the bin that begins there") {
+  check_case(Json{{"class_name", "Discretization"},
+                  {"config", {{"bin_boundaries", {0.1, 0.7}}}},
+                  {"train", Json::array()},
+                  {"values", {0.1, 0.7, 0.69}},
+                  {"output", {{1}, {2}, {1}}}});
+}
+
 constexpr const char* kReviews =
     "review,city,age,id,good\n"
     "a fine cat,Rome,20,3,yes\n"

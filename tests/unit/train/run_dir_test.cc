@@ -152,6 +152,7 @@ TEST_CASE("a run that another process has trained since it was looked at is E455
     CHECK(error.diagnostics().list()[0].message.find("000002") != std::string::npos);
   }
   target.newest_step = 2;
+  target.run.resume = true;
   check_unchanged(target, folder.path);
 }
 
