@@ -43,7 +43,8 @@ int run_config_show(const ConfigShowOptions& options, Invocation&) {
   std::vector<std::string> keys;
   std::error_code error;
   std::erase_if(shown.config.words, [&](const std::string& word) {
-    const bool is_key = is_known_key(word) && !std::filesystem::exists(word, error);
+    const bool is_key = word.find('=') == std::string::npos && is_known_key(word) &&
+                        !std::filesystem::exists(word, error);
     if (is_key) {
       keys.push_back(word);
     }

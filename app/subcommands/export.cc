@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -170,6 +171,23 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
               time_of(weights));
 }
 
+// Transforms of the data that predictions need, too: the file has the model alone.
+void note_transforms(const DataConfig& data, bool is_quiet) {
+  static const std::set<std::string_view> kOfTraining = {"CutMix", "MaskedLMMaskGenerator",
+                                                         "MixUp"};
+  std::vector<std::string> names;
+  for (const ConfigObject& transform : data.transform) {
+    if (!kOfTraining.contains(transform.class_name)) {
+      names.push_back(transform.class_name);
+    }
+  }
+  if (!names.empty()) {
+    show_unless(is_quiet)(fmt::format(
+        "note: the file takes inputs as `data.transform` gives them; it does not have {}\n",
+        join(names, ", ")));
+  }
+}
+
 int run_export(const ExportOptions& options, Invocation&) {
   const Format format = format_of(options);
   const ModelSource source = options.config.source(options.weights, false);
@@ -180,6 +198,7 @@ int run_export(const ExportOptions& options, Invocation&) {
   show_warnings(setup.warnings(), options.quiet);
   const std::string weights =
       format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
+  note_transforms(config.data, options.quiet);
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
   write(options, setup, format, weights, extras_of(resolved, setup, learned));
   if (format == Format::kHuggingFace) {

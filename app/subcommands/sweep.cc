@@ -1,6 +1,9 @@
 // meshtrain sweep: many runs of one config, each with other values; can be stopped and resumed.
 #include "train/sweep.h"
 
+#include <cstdlib>
+
+#include "comm/environment.h"
 #include "run_flags.h"
 #include "train/comparison.h"
 
@@ -43,6 +46,14 @@ SweepRequest request_of(const SweepOptions& options, const Invocation& invocatio
 
 int run_sweep_command(const SweepOptions& options, Invocation& invocation) {
   const SweepRequest request = request_of(options, invocation);
+  const LaunchEnvironment environment =
+      read_environment([](const char* name) { return std::getenv(name); });
+  if (!environment.is_alone() && !options.shows_plan) {
+    refuse("E140",
+           fmt::format("a sweep starts its runs itself, and a launcher started {} of it",
+                       environment.size),
+           "start it without the launcher; `-j N` trains N runs at a time");
+  }
   if (options.shows_plan) {
     write_out(options.uses_slurm ? sweep_slurm_script(request, options.slurm)
                                  : sweep_listing(request));

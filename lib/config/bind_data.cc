@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 // A folder has a slash, so that a slip in one of the words is none.
 void bind_cache(const ConfigValue& value, const std::string& folder, DataConfig& out,
                 Diagnostics& diagnostics) {
-  const std::string& cache = out.cache.value;
+  const std::string cache = value.is_null() ? "" : value.string();
   if (cache.find('/') != std::string::npos) {
     out.cache.value = resolve_path(value, folder);
   } else if (!value.is_null() && cache != "memory" && cache != "file" && cache != "none") {

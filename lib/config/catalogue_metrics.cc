@@ -175,6 +175,7 @@ std::vector<ClassSpec> overlaps() {
   const Spec targets =
       make_spec("target_class_ids", ValueKind::kIntOrList, "", "classes that count")
           .required()
+          .listed()
           .least(0);
   const Spec ignored = integer("ignore_class", "null", "target that does not count");
   const Spec sparse_true = boolean("sparse_y_true", "true", "targets are class ids");
@@ -184,6 +185,7 @@ std::vector<ClassSpec> overlaps() {
   const Spec threshold = number("threshold", "0.5", "predictions from it on are yes");
   const Spec both = make_spec("target_class_ids", ValueKind::kIntOrList, "null",
                               "classes that count; null = both")
+                        .listed()
                         .least(0)
                         .most(1);
   const Spec name = own_name();

@@ -26,9 +26,11 @@ std::vector<ClassSpec> schedule_classes() {
       make_class("PiecewiseConstantDecay", "values[i] while step <= boundaries[i]",
                  {make_spec("boundaries", ValueKind::kIntOrList, "", "steps, increasing")
                       .required()
+                      .listed()
                       .least(0),
                   make_spec("values", ValueKind::kFloatOrList, "", "one more than boundaries")
                       .required()
+                      .listed()
                       .least(0),
                   own_name()}),
       make_class("PolynomialDecay", "to end_learning_rate by a power of the time left",

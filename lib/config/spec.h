@@ -98,6 +98,7 @@ struct Spec {
   bool allows_infer = false;    // kShape: one -1
   bool allows_empty = false;    // kShape: no entry
   bool allows_nested = false;   // kIntOrList: lists within the list; kNames: lists within the map
+  bool is_always_list = false;  // k...OrList: a number is a list of one for Keras
   bool floats_only = false;     // kFloatOrObject: an integer is refused, as Keras does
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
@@ -136,6 +137,7 @@ struct Spec {
   Spec& infer_ok() { return allows_infer = true, *this; }
   Spec& empty_ok() { return allows_empty = true, *this; }
   Spec& nested_ok() { return allows_nested = true, *this; }
+  Spec& listed() { return is_always_list = true, *this; }
   Spec& no_integer() { return floats_only = true, *this; }
   Spec& of_kind(ValueKind value) { return kind = value, *this; }
   Spec& map_of(ValueKind value) {

@@ -48,12 +48,14 @@ struct WrongNumbers {
   int64_t sample = 0;
   double first = 0;
   double largest = -INFINITY;
+  bool has_zero = false;  // among all numbers
 };
 
 template <class IsRight>
 void find_wrong(const HostTensor& numbers, const IsRight& is_right,
                 const std::function<int64_t(int64_t)>& row, WrongNumbers& wrong) {
   const auto check = [&](int64_t i, double number) {
+    wrong.has_zero = wrong.has_zero || number == 0;
     if (is_right(number)) {
       return;
     }
@@ -107,8 +109,18 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   if (wrong.count > 1) {
     problem.note(fmt::format("{} more labels are no classes", format_thousands(wrong.count - 1)));
   }
-  if (wrong.first == static_cast<double>(num_classes)) {
+  const auto largest = static_cast<int64_t>(std::clamp(wrong.largest, -1.0, 1e9));
+  if (wrong.largest == static_cast<double>(num_classes) && !wrong.has_zero) {
     problem.help("labels count from 0; are these counted from 1?");
+  } else if (num_classes == 1) {
+    problem.help(
+        "one output is for two classes: `loss: binary_crossentropy`; else it takes an output "
+        "for each class");
+  } else if (largest == 255 || wrong.first < 0) {
+    problem.help(fmt::format("`ignore_class: {}` of the loss leaves such labels out",
+                             wrong.first < 0 ? format_shortest(wrong.first) : "255"));
+  } else if (largest >= num_classes && wrong.largest == std::floor(wrong.largest)) {
+    problem.help(fmt::format("classes up to {} take {} outputs", largest, largest + 1));
   }
   throw problem;
 }

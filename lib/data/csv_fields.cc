@@ -111,6 +111,17 @@ double CsvTableReader::Rows::fitting(const Slot& slot, std::string_view field, d
   return value;
 }
 
+// The id of the same number in other digits: pandas writes 1 as 1.0 where a column misses values.
+int CsvTableReader::Rows::same_number(const CsvCategories& categories, std::string_view text) {
+  const std::optional<double> number = parse_decimal(text);
+  if (!number) {
+    return -1;
+  }
+  const std::string digits = format_shortest(*number);
+  const int id = categories.find(digits);
+  return id >= 0 ? id : categories.find(digits + ".0");
+}
+
 double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) {
   const std::string_view text = trim(field);
   const bool is_absent =
@@ -120,6 +131,7 @@ double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) 
     return id < 0 ? missing_fault(faults_.missing_text, slot, field) : id;
   }
   int id = slot.categories->id(text);
+  id = id < 0 ? same_number(*slot.categories, text) : id;
   id = id < 0 ? token_id(slot, settings_.oov_token) : id;
   if (id < 0) {
     const std::vector<std::string>& texts = slot.categories->texts();

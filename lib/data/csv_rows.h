@@ -47,6 +47,7 @@ class CsvTableReader::Rows {
 
   // csv_table.cc
   // Whether one of the fields is the name of a column that the training data use.
+  bool has_asked_name(std::span<const std::string_view> fields) const;
   bool has_known_name(std::span<const std::string_view> fields) const;
   void take_columns(std::vector<std::string> names);
   void make_arrays(std::span<const std::string_view> first_row);
@@ -70,6 +71,7 @@ class CsvTableReader::Rows {
   // `value`, which its array must be able to hold.
   double fitting(const Slot& slot, std::string_view field, double value);
   double category(const Slot& slot, std::string_view field);
+  static int same_number(const CsvCategories& categories, std::string_view text);
   // The id of a token of features; -1 for a column without it.
   static int token_id(const Slot& slot, const std::string& token);
   double fault(CsvFaults::Kind& kind, const Slot& slot, const std::string& what);

@@ -36,7 +36,8 @@ void CsvTableReader::Rows::read(CsvRecords& records) {
     throw ConfigError("E310", {}, fmt::format("`{}` is empty", file_));
   }
   if (names_.empty()) {  // `auto`: as the training data are, and all files alike
-    has_header_ = is_csv_header(fields, settings_.header);
+    has_header_ = is_csv_header(fields, settings_.header) ||
+                  (settings_.header == CsvSettings::Header::kAuto && has_asked_name(fields));
     if (learned_ != nullptr && settings_.header == CsvSettings::Header::kAuto) {
       has_header_ = learned_->has_header && (has_header_ || has_known_name(fields));
     }
@@ -62,6 +63,21 @@ void CsvTableReader::Rows::read(CsvRecords& records) {
     throw ConfigError("E310", {}, fmt::format("`{}` has a header and no rows", file_));
   }
   num_rows_ += row;
+}
+
+// Whether the config names a column that stands here: "0,1,2,label" is a header for `label: label`.
+bool CsvTableReader::Rows::has_asked_name(std::span<const std::string_view> fields) const {
+  const auto stands_here = [&](const CsvColumn& column) {
+    return !parse_decimal(column.text) &&  // else the index of a column
+           std::any_of(fields.begin(), fields.end(),
+                       [&](std::string_view field) { return trim(field) == column.text; });
+  };
+  const auto has_one = [&](const std::vector<CsvArray>& arrays) {
+    return std::any_of(arrays.begin(), arrays.end(), [&](const CsvArray& array) {
+      return std::any_of(array.columns.begin(), array.columns.end(), stands_here);
+    });
+  };
+  return has_one(settings_.inputs) || has_one(settings_.targets);
 }
 
 bool CsvTableReader::Rows::has_known_name(std::span<const std::string_view> fields) const {

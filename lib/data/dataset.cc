@@ -167,20 +167,19 @@ void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
                   std::optional<int64_t> ignored) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
   Dataset::Array& array = dataset.targets[target];
-  array.rows =
-      check_label_range(std::move(array.rows), {num_classes, ignored}, array.name, dataset.loc);
+  array.rows = check_label_range(array.rows, {num_classes, ignored}, array.name, dataset.loc);
 }
 
 void check_yes_no(Dataset& dataset, size_t target, const std::string& loss) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
   Dataset::Array& array = dataset.targets[target];
-  array.rows = check_yes_no_range(std::move(array.rows), loss, array.name, dataset.loc);
+  array.rows = check_yes_no_range(array.rows, loss, array.name, dataset.loc);
 }
 
 void check_ids(Dataset& dataset, size_t input, int64_t num_rows, const std::string& layer) {
   MESHTRAIN_CHECK(input < dataset.inputs.size());
   Dataset::Array& array = dataset.inputs[input];
-  array.rows = check_id_range(std::move(array.rows), num_rows, layer, array.name, dataset.loc);
+  array.rows = check_id_range(array.rows, num_rows, layer, array.name, dataset.loc);
 }
 
 }  // namespace meshtrain

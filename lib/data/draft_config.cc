@@ -62,7 +62,11 @@ struct Head {
   std::string layers, compile;
 };
 
-Head head_of(const std::optional<Shape>& label, bool are_classes, const Shape& sample) {
+// What targets of several numbers are.
+enum class Targets : uint8_t { kNumbers, kOneHot, kMultiHot };
+
+Head head_of(const std::optional<Shape>& label, bool are_classes, const Shape& sample,
+             Targets targets = Targets::kNumbers) {
   if (!label) {
     const int64_t size = num_elements(sample);
     return {fmt::format("    - Flatten\n    - Dense: {{name: code, units: 32, activation: relu}}\n"
@@ -73,6 +77,14 @@ Head head_of(const std::optional<Shape>& label, bool are_classes, const Shape& s
   if (are_classes) {
     return {"    - Dense: {name: class, units: =num_classes(), activation: softmax}\n",
             "  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"};
+  }
+  if (targets != Targets::kNumbers) {
+    const bool is_one = targets == Targets::kOneHot;
+    return {fmt::format("    - Dense: {{name: class, units: {}, activation: {}}}\n",
+                        num_elements(*label), is_one ? "softmax" : "sigmoid"),
+            fmt::format("  loss: {}\n  metrics: [{}]\n",
+                        is_one ? "categorical_crossentropy" : "binary_crossentropy",
+                        is_one ? "accuracy" : "binary_accuracy")};
   }
   return {fmt::format("    - Dense: {{name: value, units: {}}}\n", num_elements(*label)),
           "  loss: mse\n  metrics: [mae]\n"};
@@ -87,7 +99,9 @@ std::string array_model(const Shape& sample, bool is_image, bool is_bytes, const
         is_image && sample.size() == 2
             ? fmt::format("    - Reshape: {{target_shape: [{}, {}, 1]}}\n", sample[0], sample[1])
             : "";
-    layers += is_bytes ? "" : sample.size() == 1 ? "    - Normalization\n" : "";
+    layers += is_bytes             ? "    - Rescaling: {scale: =1/255}\n"
+              : sample.size() == 1 ? "    - Normalization\n"
+                                   : "";
     layers += is_image ? convolutions() : sample.size() > 1 ? "    - Flatten\n" : "";
     layers += is_image ? "" : "    - Dense: {units: 64, activation: relu}\n";
   }
@@ -95,14 +109,12 @@ std::string array_model(const Shape& sample, bool is_image, bool is_bytes, const
          "\ncompile:\n  optimizer: {Adam: {learning_rate: 0.003}}\n" + head.compile;
 }
 
-const char* rescaling(bool is_bytes) {
-  return is_bytes ? "  transform: [{Rescaling: {scale: =1/255}}]\n" : "";
-}
-
 // Arrays of an archive, or of IDX files: names in the source, and what they are.
 struct ArraysDraft {
   std::string source;  // lines of data.train
-  RowsPtr x, y;        // y: null for an autoencoder
+  std::string parts;   // lines of data.validation and data.test
+  bool validates = false;
+  RowsPtr x, y;  // y: null for an autoencoder
 };
 
 // The number of samples of the largest class; nothing for labels that are no classes.
@@ -127,6 +139,26 @@ std::optional<int64_t> largest_class_of(const RowsPtr& labels) {
   return *std::max_element(counts.begin(), counts.end());
 }
 
+// Rows of zeros and ones, one of these in each or any number.
+Targets targets_of(const RowsPtr& labels) {
+  if (labels == nullptr || labels->shape().size() != 2 || labels->shape()[1] < 2) {
+    return Targets::kNumbers;
+  }
+  bool are_hot = true, has_one_each = true;
+  labels->for_each_block([&](int64_t, const HostTensor& block) {
+    const int64_t width = block.shape()[1];
+    for (int64_t begin = 0; begin < block.size() && are_hot; begin += width) {
+      double sum = 0;
+      for (int64_t i = begin; i < begin + width; ++i) {
+        are_hot = are_hot && (block.at(i) == 0 || block.at(i) == 1);
+        sum += block.at(i);
+      }
+      has_one_each = has_one_each && sum == 1;
+    }
+  });
+  return !are_hot ? Targets::kNumbers : has_one_each ? Targets::kOneHot : Targets::kMultiHot;
+}
+
 HostTensor ids_of(const std::vector<int32_t>& labels) {
   HostTensor ids(DType::kInt32, {static_cast<int64_t>(labels.size())});
   std::copy(labels.begin(), labels.end(), ids.data<int32_t>());
@@ -144,14 +176,49 @@ std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
   if (draft.y != nullptr) {
     label = Shape(draft.y->shape().begin() + 1, draft.y->shape().end());
   }
+  if (label && label->size() > 1) {
+    throw ConfigError("E327", {},
+                      fmt::format("`{}`: no config is drafted for targets of the shape {}", path,
+                                  shape_string(*label)))
+        .help("drafts are made for a class, a number or a row of numbers of each sample");
+  }
   std::string out = draft_head(
       path,
       fmt::format("{} samples of {}", format_thousands(draft.x->size()), shape_string(sample)));
   out += "\ndata:\n  train:\n" + draft.source;
-  const std::string split = draft_split(draft.x->size(), largest_class.value_or(0));
-  out += split + rescaling(is_bytes);
-  out += array_model(sample, is_image, is_bytes, head_of(label, are_classes, sample), !label);
-  return out + draft_fit(draft.x->size(), 5, !split.empty());
+  const std::string split =
+      draft.validates ? "" : draft_split(draft.x->size(), largest_class.value_or(0));
+  out += draft.parts + split;
+  if (!label && is_bytes) {  // of samples and targets
+    out += "  transform: [{Rescaling: {scale: =1/255}}]\n";
+  }
+  out += array_model(sample, is_image, is_bytes,
+                     head_of(label, are_classes, sample, targets_of(draft.y)), !label);
+  return out + draft_fit(draft.x->size(), 5, draft.validates || !split.empty());
+}
+
+// The names of arrays that belong to a part: "x_test", "test/images".
+std::vector<std::string> names_of_part(const std::vector<std::string>& names,
+                                       std::initializer_list<const char*> marks) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const std::string lower = to_lower(name);
+    if (std::any_of(marks.begin(), marks.end(),
+                    [&](const char* mark) { return lower.find(mark) != std::string::npos; })) {
+      found.push_back(name);
+    }
+  }
+  return found;
+}
+
+std::optional<std::string> find_samples(const std::vector<std::string>& names) {
+  return find_name(names, {"x", "x_train", "x_val", "x_valid", "x_test", "images", "image",
+                           "train_images", "test_images", "data", "features", "inputs"});
+}
+
+std::optional<std::string> find_labels(const std::vector<std::string>& names) {
+  return find_name(names, {"y", "y_train", "y_val", "y_valid", "y_test", "labels", "label",
+                           "train_labels", "test_labels", "target", "targets"});
 }
 
 // An archive of named arrays.
@@ -159,11 +226,16 @@ template <class RowsOf>
 std::string archive_config(const std::string& path, const char* source,
                            const std::vector<std::string>& names, const std::string& label,
                            RowsOf&& rows_of) {
-  const auto x =
-      find_name(names, {"x", "x_train", "images", "image", "data", "features", "inputs"});
-  std::optional<std::string> y =
-      label.empty() ? find_name(names, {"y", "y_train", "labels", "label", "target", "targets"})
-                    : std::optional(label);
+  const std::vector<std::string> validation = names_of_part(names, {"val"}),
+                                 test = names_of_part(names, {"test"});
+  std::vector<std::string> own = names;
+  std::erase_if(own, [&](const std::string& name) {
+    return std::find(validation.begin(), validation.end(), name) != validation.end() ||
+           std::find(test.begin(), test.end(), name) != test.end();
+  });
+  const std::vector<std::string>& trained = find_samples(own) ? own : names;
+  const auto x = find_samples(trained);
+  const std::optional<std::string> y = label.empty() ? find_labels(trained) : std::optional(label);
   if (!x || (!label.empty() && std::find(names.begin(), names.end(), label) == names.end())) {
     throw ConfigError(
         "E310", {}, fmt::format("`{}` has no array {}", path, x ? "`" + label + "`" : "of samples"))
@@ -175,6 +247,16 @@ std::string archive_config(const std::string& path, const char* source,
                              yaml_text(path), yaml_text(*x), y ? yaml_text(*y) : yaml_text(*x));
   draft.x = rows_of(*x);
   draft.y = y ? rows_of(*y) : nullptr;
+  const std::pair<const char*, const std::vector<std::string>*> parts[] = {
+      {"validation", &validation}, {"test", &test}};
+  for (const auto& [part, of_part] : parts) {
+    const auto part_x = find_samples(*of_part), part_y = find_labels(*of_part);
+    if (&trained == &own && label.empty() && y && part_x && part_y) {
+      draft.parts += fmt::format("  {}: {{source: {}, path: {}, x: {}, y: {}}}\n", part, source,
+                                 yaml_text(path), yaml_text(*part_x), yaml_text(*part_y));
+      draft.validates = draft.validates || of_part == &validation;
+    }
+  }
   return arrays_config(path, draft);
 }
 
@@ -214,6 +296,17 @@ std::optional<std::string> subfolder(const std::string& path,
   return std::nullopt;
 }
 
+bool has_folders(const std::string& path) {
+  std::error_code error;
+  fs::directory_iterator at(path, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    if (at->is_directory(error) && !at->path().filename().native().starts_with('.')) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // A size that fits most images, and whether any has colours.
 struct ImageForm {
   int64_t height = 0, width = 0;
@@ -244,8 +337,14 @@ ImageForm form_of(const std::vector<std::string>& paths) {
 
 std::string folder_config(const std::string& path) {
   const auto train = subfolder(path, {"train", "training"});
-  const auto validation = subfolder(path, {"val", "valid", "validation", "test"});
-  const std::string folder = train && validation ? *train : path;
+  auto validation = subfolder(path, {"val", "valid", "validation"});
+  auto test = subfolder(path, {"test", "testing"});
+  for (std::optional<std::string>* part : {&validation, &test}) {
+    if (*part && !has_folders(**part)) {
+      part->reset();  // images without classes are to be predicted
+    }
+  }
+  const std::string folder = train && (validation || test || has_folders(*train)) ? *train : path;
   const ImageListing listing = list_images(folder, true, std::nullopt, false, {}, {});
   const ImageForm form = form_of(listing.paths);
   std::string out =
@@ -258,11 +357,14 @@ std::string folder_config(const std::string& path) {
       yaml_text(folder), form.height, form.width, form.has_colours ? "rgb" : "grayscale");
   const auto count = static_cast<int64_t>(listing.paths.size());
   const std::string split =
-      folder == path
-          ? draft_split(count, largest_class_of(make_rows(ids_of(listing.labels))).value_or(0))
-          : fmt::format("  validation: {{source: image_folder, directory: {}}}\n",
-                        yaml_text(*validation));
-  out += split + rescaling(true);
+      validation && folder != path
+          ? fmt::format("  validation: {{source: image_folder, directory: {}}}\n",
+                        yaml_text(*validation))
+          : draft_split(count, largest_class_of(make_rows(ids_of(listing.labels))).value_or(0));
+  out += split;
+  out += test && folder != path
+             ? fmt::format("  test: {{source: image_folder, directory: {}}}\n", yaml_text(*test))
+             : "";
   const Shape sample = {form.height, form.width, form.has_colours ? 3 : 1};
   out += array_model(sample, true, true, head_of(Shape{}, true, sample), false);
   return out + draft_fit(count, 10, !split.empty());
@@ -343,8 +445,16 @@ std::string draft_config(const std::string& given, const std::string& label) {
   refuse_foreign_table(begin, path);
   if (begin.starts_with("PK\x03\x04")) {
     NpzReader archive(path);
-    return archive_config(path, "npz", archive.names(), label,
-                          [&](const std::string& name) { return make_rows(archive.read(name)); });
+    return archive_config(path, "npz", archive.names(), label, [&](const std::string& name) {
+      HostTensor array = archive.read(name);
+      if (array.shape().empty()) {
+        throw ConfigError("E304", {},
+                          fmt::format("`{}` of `{}` is a single number, no "
+                                      "array of samples",
+                                      name, path));
+      }
+      return make_rows(std::move(array));
+    });
   }
   if (begin.starts_with("\x89HDF\r\n\x1a\n")) {
     const Hdf5File opened({path, {}});

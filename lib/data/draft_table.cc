@@ -20,13 +20,15 @@ constexpr int64_t kMostHot = 10;      // more texts become ids of an Embedding
 constexpr int64_t kMostClasses = 20;  // more integers are numbers to predict
 constexpr int64_t kLeastRepeats = 5;  // rows of a class, on average
 
+constexpr int64_t kWordsOfText = 200;  // longer texts are cut
+
 // Names that columns of labels often have, in lower case.
 constexpr const char* kLabelNames[] = {"label",   "target",   "class",  "y",       "species",
                                        "outcome", "survived", "price",  "quality", "diagnosis",
                                        "churn",   "salary",   "income", "medv",    "saleprice"};
 
 struct Draft {
-  std::vector<const ColumnProfile*> numbers, dates, hot, embedded;
+  std::vector<const ColumnProfile*> numbers, dates, hot, embedded, prose;
   std::vector<std::string> left_out;  // "`id`: each row has another one"
 };
 
@@ -60,6 +62,21 @@ bool is_class(const ColumnProfile& label, int64_t rows) {
           kLeastRepeats * label.distinct <= rows);
 }
 
+// Whether most rows have texts that no other row has.
+bool has_own_texts(const ColumnProfile& column, int64_t present) {
+  return column.type == Type::kText && present > 20 && 2 * column.distinct > present;
+}
+
+// Sentences, not names: four words on average.
+bool is_prose(const ColumnProfile& column) {
+  constexpr std::ptrdiff_t kWords = 4;
+  std::ptrdiff_t words = 0;
+  for (const auto& [text, count] : column.frequent) {
+    words += 1 + std::count(text.begin(), text.end(), ' ');
+  }
+  return !column.frequent.empty() && words >= kWords * std::ssize(column.frequent);
+}
+
 // Why a column says nothing about the label; empty when it may.
 std::string reason_to_leave(const ColumnProfile& column, int64_t rows) {
   const int64_t present = rows - column.missing;
@@ -71,10 +88,13 @@ std::string reason_to_leave(const ColumnProfile& column, int64_t rows) {
   if (column.distinct <= 1 && column.missing == 0) {
     return "it is the same in each row";
   }
+  if (column.name.empty() || starts_with(column.name, "Unnamed: ")) {
+    return "it has no name, as an index that pandas wrote";
+  }
   if (column.type == Type::kInteger && is_named_id && column.distinct == rows) {
     return "it numbers the rows";
   }
-  if (column.type == Type::kText && present > 20 && 2 * column.distinct > present) {
+  if (has_own_texts(column, present) && !is_prose(column)) {
     return fmt::format("{} different texts in {} rows", format_thousands(column.distinct),
                        format_thousands(present));
   }
@@ -90,6 +110,8 @@ Draft sort_columns(const TableProfile& table, size_t label) {
     }
     if (const std::string reason = reason_to_leave(column, table.rows); !reason.empty()) {
       draft.left_out.push_back(fmt::format("`{}`: {}", shown_text(column.name), reason));
+    } else if (has_own_texts(column, table.rows - column.missing)) {
+      draft.prose.push_back(&column);
     } else if (column.type == Type::kText) {
       (column.distinct <= kMostHot ? draft.hot : draft.embedded).push_back(&column);
     } else {
@@ -128,15 +150,50 @@ std::string layer_name(const std::string& column, std::set<std::string>& taken) 
 std::vector<const ColumnProfile*> numeric_columns(const Draft& draft) {
   std::vector<const ColumnProfile*> all = draft.numbers;
   all.insert(all.end(), draft.dates.begin(), draft.dates.end());
-  all.insert(all.end(), draft.hot.begin(), draft.hot.end());
   return all;
 }
 
-// Numbers of a sample in the array of numbers, dates (three each) and one-hot texts.
-int64_t width_of(const Draft& draft) {
+// An array of samples: columns, and what becomes of them.
+struct InputDraft {
+  enum class Kind : uint8_t { kNumbers, kHot, kIds, kText };
+  Kind kind;
+  std::string name;
+  std::vector<const ColumnProfile*> columns;
+};
+
+// One-hot texts are no part of the numbers: a text that the training rows lack would be divided by
+// a variance of 0.
+std::vector<InputDraft> inputs_of(const Draft& draft) {
+  using Kind = InputDraft::Kind;
+  std::set<std::string> taken = {"scaled", "all",          "hidden_1", "hidden_2",
+                                 "class",  "scaled_value", "value",    "x"};
+  std::vector<InputDraft> inputs;
+  if (!numeric_columns(draft).empty()) {
+    inputs.push_back({Kind::kNumbers, layer_name("numbers", taken), numeric_columns(draft)});
+  }
+  if (!draft.hot.empty()) {
+    inputs.push_back({Kind::kHot, layer_name("words", taken), draft.hot});
+  }
+  for (const ColumnProfile* column : draft.embedded) {
+    inputs.push_back({Kind::kIds, layer_name(column->name, taken), {column}});
+  }
+  for (const ColumnProfile* column : draft.prose) {
+    inputs.push_back({Kind::kText, layer_name(column->name, taken), {column}});
+  }
+  if (inputs.size() == 1 && inputs[0].kind != Kind::kIds) {
+    inputs[0].name = "x";
+  }
+  return inputs;
+}
+
+// Numbers of a sample: dates have three each.
+int64_t width_of(const InputDraft& input, const Draft& draft) {
+  if (input.kind == InputDraft::Kind::kNumbers) {
+    return static_cast<int64_t>(draft.numbers.size() + 3 * draft.dates.size());
+  }
   const bool misses = misses_any(draft.hot) || misses_any(draft.embedded);
-  auto width = static_cast<int64_t>(draft.numbers.size() + 3 * draft.dates.size());
-  for (const ColumnProfile* column : draft.hot) {
+  int64_t width = 0;
+  for (const ColumnProfile* column : input.columns) {
     width += column->distinct + 1 + (misses ? 1 : 0);
   }
   return width;
@@ -147,23 +204,20 @@ int64_t largest_class(const ColumnProfile& label) {
 }
 
 std::string data_section(const std::string& path, const TableProfile& table, size_t label,
-                         const Draft& draft, const std::vector<std::string>& inputs) {
+                         const Draft& draft, const std::vector<InputDraft>& inputs) {
   const ColumnProfile& target = table.columns[label];
   const bool has_classes = is_class(target, table.rows);
   std::string out = "data:\n  train:\n    source: csv\n";
   out += fmt::format("    path: {}\n", yaml_text(path));
   out += fmt::format("    label: {}\n", yaml_text(target.name));
-  if (inputs.size() == 1) {
-    out += fmt::format("    features: {}\n", list_of(numeric_columns(draft)));
-  } else {
-    out += "    features:\n";
-    size_t at = 0;
-    if (!numeric_columns(draft).empty()) {
-      out += fmt::format("      {}: {}\n", inputs[at++], list_of(numeric_columns(draft)));
-    }
-    for (const ColumnProfile* column : draft.embedded) {
-      out += fmt::format("      {}: {}\n", inputs[at++], yaml_text(column->name));
-    }
+  const bool is_one = inputs.size() == 1;
+  out += is_one ? "" : "    features:\n";
+  for (const InputDraft& input : inputs) {
+    out += fmt::format(
+        "{}: {}\n", is_one ? "    features" : "      " + input.name,
+        !is_one && input.kind != InputDraft::Kind::kNumbers && input.kind != InputDraft::Kind::kHot
+            ? yaml_text(input.columns[0]->name)
+            : list_of(input.columns));
   }
   std::vector<const ColumnProfile*> ids = draft.embedded;
   if (has_classes && is_number(target.type)) {
@@ -180,6 +234,15 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
       out += "    mask_token: \"[MASK]\"  # missing texts have an id of their own\n";
     }
     out += "    oov_token: \"[UNK]\"  # and so have texts that no row here has\n";
+  }
+  if (!draft.prose.empty()) {
+    out += "    preprocessing:\n";
+    for (const ColumnProfile* column : draft.prose) {
+      out += fmt::format(
+          "      - TextVectorization: {{column: {}, max_tokens: 20000, output_sequence_length: "
+          "{}}}\n",
+          yaml_text(column->name), kWordsOfText);
+    }
   }
   if (!draft.dates.empty()) {
     out += "    dates:\n";
@@ -199,27 +262,33 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
 }
 
 std::string model_section(const TableProfile& table, const ColumnProfile& target,
-                          const Draft& draft, const std::vector<std::string>& inputs) {
+                          const Draft& draft, const std::vector<InputDraft>& inputs) {
   std::string out = "model:\n  layers:\n";
-  const bool has_numbers = !numeric_columns(draft).empty();
-  const bool is_plain = inputs.size() == 1 && has_numbers;
   std::vector<std::string> parts;
-  size_t at = 0;
-  if (has_numbers) {
-    out += fmt::format("    - Input: {{name: {}, shape: [{}]}}\n", inputs[at], width_of(draft));
-    out += fmt::format("    - Normalization: {{name: scaled{}}}\n",
-                       is_plain ? "" : ", inputs: " + inputs[at]);
-    parts.emplace_back("scaled");
-    ++at;
-  }
-  for (const ColumnProfile* column : draft.embedded) {
-    const std::string& name = inputs[at++];
-    out += fmt::format("    - Input: {{name: {}, shape: [], dtype: int32}}\n", name);
+  for (const InputDraft& input : inputs) {
+    const std::string& name = input.name;
+    if (input.kind == InputDraft::Kind::kNumbers || input.kind == InputDraft::Kind::kHot) {
+      const bool is_scaled = input.kind == InputDraft::Kind::kNumbers;
+      out += fmt::format("    - Input: {{name: {}, shape: [{}]}}\n", name, width_of(input, draft));
+      out += is_scaled ? fmt::format("    - Normalization: {{name: scaled{}}}\n",
+                                     inputs.size() == 1 ? "" : ", inputs: " + name)
+                       : "";
+      parts.push_back(is_scaled ? "scaled" : name);
+      continue;
+    }
+    const ColumnProfile* column = input.columns[0];
+    const bool is_text = input.kind == InputDraft::Kind::kText;
     const char quote = column->name.find('"') == std::string::npos ? '"' : '\'';
+    out += fmt::format("    - Input: {{name: {}, shape: [{}], dtype: int32}}\n", name,
+                       is_text ? std::to_string(kWordsOfText) : "");
     out += fmt::format(
-        "    - Embedding: {{name: {0}_vector, input_dim: {1}, output_dim: {2}, inputs: {0}}}\n",
+        "    - Embedding: {{name: {0}_{3}, input_dim: {1}, output_dim: {2}, inputs: {0}{4}}}\n",
         name, yaml_text(fmt::format("=vocabulary_size({0}{1}{0})", quote, column->name)),
-        column->distinct > 100 ? 16 : 8);
+        is_text                  ? 32
+        : column->distinct > 100 ? 16
+                                 : 8,
+        is_text ? "words" : "vector", is_text ? ", mask_zero: true" : "");
+    out += is_text ? fmt::format("    - GlobalAveragePooling1D: {{name: {}_vector}}\n", name) : "";
     parts.push_back(name + "_vector");
   }
   if (parts.size() > 1) {
@@ -242,6 +311,9 @@ std::string model_section(const TableProfile& table, const ColumnProfile& target
 
 std::string draft_table_config(const std::string& path, const std::string& label) {
   const TableProfile table = profile_table({path}, {});
+  if (table.columns.empty() || table.rows == 0) {
+    throw ConfigError("E310", {}, fmt::format("`{}` has no rows", path));
+  }
   const size_t at = find_label(table, label, path);
   const ColumnProfile& target = table.columns[at];
   if (target.missing > 0) {
@@ -257,16 +329,15 @@ std::string draft_table_config(const std::string& path, const std::string& label
                     shown_text(target.name), table.rows, type_name(target.type)))
         .help("--label NAME chooses the column to predict");
   }
+  if (target.distinct < 2) {
+    throw ConfigError("E327", {},
+                      fmt::format("`{}`: the column `{}` is the same in each row: there is nothing "
+                                  "to learn",
+                                  path, shown_text(target.name)))
+        .help("--label NAME chooses the column to predict");
+  }
   const Draft draft = sort_columns(table, at);
-  std::set<std::string> taken = {"scaled", "all",          "hidden_1", "hidden_2",
-                                 "class",  "scaled_value", "value",    "x"};
-  std::vector<std::string> inputs;
-  if (!numeric_columns(draft).empty()) {
-    inputs.push_back(draft.embedded.empty() ? "x" : layer_name("numbers", taken));
-  }
-  for (const ColumnProfile* column : draft.embedded) {
-    inputs.push_back(layer_name(column->name, taken));
-  }
+  const std::vector<InputDraft> inputs = inputs_of(draft);
   if (inputs.empty()) {
     throw ConfigError("E327", {}, fmt::format("`{}` has no column to learn from", path))
         .help("left out: " + join(draft.left_out, "; "));

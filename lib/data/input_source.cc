@@ -8,6 +8,7 @@
 #include "config/catalogue.h"
 #include "config/source_like.h"
 #include "data/image_listing.h"
+#include "data/sources.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npz.h"
 
@@ -111,6 +112,52 @@ ConfigObject images_for(const ModelConfig& model, const std::string& path) {
   return source;
 }
 
+// The names of arrays in an argument of an archive.
+std::vector<std::string> array_names(const ConfigValue& value) {
+  if (value.is_dict()) {
+    std::vector<std::string> out;
+    for (const auto& [input, name] : value.dict()) {
+      out.push_back(name.string());
+    }
+    return out;
+  }
+  return value.is_list()     ? value.strings()
+         : value.is_string() ? std::vector<std::string>{value.string()}
+                             : std::vector<std::string>();
+}
+
+// Which arrays of an archive are samples: those that the model was trained on, else `x`, which is
+// the default, else those that are called as inputs are, else all.
+std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
+                                         const Config& config) {
+  const auto are_there = [&](const std::vector<std::string>& wanted) {
+    return !wanted.empty() &&
+           std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
+             return std::find(names.begin(), names.end(), name) != names.end();
+           });
+  };
+  const std::optional<ConfigObject>& train = config.data.train;
+  if (train && train->has("x") && options_if<ArchiveOptions>(*train) &&
+      are_there(array_names(train->arg("x")))) {
+    return train->arg("x");
+  }
+  if (are_there({"x"})) {
+    return std::nullopt;
+  }
+  std::vector<std::string> inputs;
+  for (const LayerConfig& layer : config.model.layers) {
+    if (layer.object.class_name == "Input") {
+      inputs.push_back(layer.name.value);
+    }
+  }
+  ConfigValue by_name;
+  by_name.data = ConfigValue::Dict{};
+  for (const std::string& name : are_there(inputs) ? inputs : names) {
+    std::get<ConfigValue::Dict>(by_name.data).emplace_back(name, text_value(name));
+  }
+  return by_name;
+}
+
 }  // namespace
 
 ConfigObject input_source(const std::string& path, const Config& config) {
@@ -147,12 +194,8 @@ ConfigObject input_source(const std::string& path, const Config& config) {
   source.args["y"] = ConfigValue{};
   const std::vector<std::string> names =
       content == Content::kHdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
-  if (std::find(names.begin(), names.end(), "x") == names.end()) {
-    ConfigValue::Dict by_name;
-    for (const std::string& name : names) {
-      by_name.emplace_back(name, text_value(name));
-    }
-    source.args["x"].data = std::move(by_name);
+  if (const std::optional<ConfigValue> arrays = samples_among(names, config)) {
+    source.args["x"] = *arrays;
   }
   return source;
 }

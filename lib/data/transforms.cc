@@ -184,8 +184,8 @@ RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
                       fmt::format("`label.one_hot` needs one label a sample; `{}` has the shape {}",
                                   name, shape_string(shape)));
   }
-  return std::make_shared<OneHotRows>(
-      check_label_range(std::move(labels), {num_classes}, name, loc), num_classes);
+  return std::make_shared<OneHotRows>(check_label_range(labels, {num_classes}, name, loc),
+                                      num_classes);
 }
 
 void transform_dataset(Dataset& dataset, const DataConfig& data) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/text.h"
 #include "config/source_like.h"
+#include "data/csv_columns.h"
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "data/read_all.h"
@@ -158,6 +160,30 @@ bool has_one_number(const Rows& targets) {
   return targets.row_bytes() == dtype_size(targets.dtype());
 }
 
+// Texts of a column of labels become ids in the order of the texts: no numbers to come close to.
+void check_are_numbers(const ConfigObject& loss, const Dataset& dataset, size_t target) {
+  static const std::set<std::string_view> kOfNumbers = {"MeanSquaredError",
+                                                        "MeanAbsoluteError",
+                                                        "MeanAbsolutePercentageError",
+                                                        "MeanSquaredLogarithmicError",
+                                                        "Huber",
+                                                        "LogCosh",
+                                                        "Poisson"};
+  const std::vector<std::string>& names = dataset.class_names;
+  if (names.size() > 2 && kOfNumbers.contains(loss.class_name) &&
+      has_one_number(*dataset.targets[target].rows)) {
+    throw ConfigError(
+        "E312", dataset.loc,
+        fmt::format("`{}`: `{}` takes numbers, and the labels are {} texts: `{}`, `{}`, "
+                    "...",
+                    dataset.targets[target].name, loss.class_name, names.size(),
+                    shown_text(names[0]), shown_text(names[1])))
+        .help(
+            "numbers have a point and neither signs of currency nor separators of thousands; for "
+            "classes `loss: sparse_categorical_crossentropy`");
+  }
+}
+
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
@@ -171,6 +197,8 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
       check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
     } else if (takes_yes_no(loss) && has_one_number(*dataset.targets[i].rows)) {
       check_yes_no(dataset, i, loss.class_name);
+    } else {
+      check_are_numbers(loss, dataset, i);
     }
   }
 }

@@ -243,7 +243,9 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
           .note(fmt::format("`{}` is declared at {}", call.name,
                             place_of_layer(config_.model, call.name).to_string()))
           .help(has_batch_too(wanted, data.inputs[i].shape)
-                    ? "leave the batch dimension out of the Input's `shape`"
+                    ? place.file != nullptr && place.file->name == "command line"
+                          ? "a single sample needs a dimension before its own: numpy's x[None]"
+                          : "leave the batch dimension out of the Input's `shape`"
                     : shape_help(data.inputs[i].shape, wanted, inputs.size() == 1));
     }
   }

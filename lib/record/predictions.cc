@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -147,7 +148,10 @@ std::string jsonl_text(const Predictions& predictions, int64_t samples) {
     }
     for (const NamedTensor& output : predictions.outputs) {
       int64_t index = sample * row_size(output.tensor);
-      fields.push_back(json_text(nlohmann::json(output.name)) + ":" +
+      const bool is_taken =
+          std::any_of(columns.begin(), columns.end(),
+                      [&](const NamedColumn& column) { return column.name == output.name; });
+      fields.push_back(json_text(nlohmann::json(output.name + (is_taken ? "_output" : ""))) + ":" +
                        json_value(output.tensor, 1, index));
     }
     text += "{" + join(fields, ",") + "}\n";

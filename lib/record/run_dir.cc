@@ -223,8 +223,22 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
   } catch (const FileError& error) {
     throw ConfigError(cannot_create(options, error.path(), error.error_number()));
   }
-  if (options.dir.empty()) {
+  is_named_ = options.dir.empty();
+  is_new_ = true;
+}
+
+void RunDir::link_latest() const {
+  if (is_named_) {
     point_latest_to(path_);
+  }
+}
+
+void RunDir::discard() {
+  if (std::exchange(is_new_, false)) {
+    metrics_.reset();
+    if (holds_nothing(path_)) {
+      remove_folder(path_);  // what stays of it is empty
+    }
   }
 }
 

@@ -35,13 +35,17 @@ void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& 
 
 class RunDir {
  public:
-  // Creates the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
-  // `latest` to it. Throws ConfigError E141, E142. A resumed run needs an existing directory, and
-  // rewind() before metrics().
+  // Creates the directory, its checkpoints/ and metrics.jsonl. Throws ConfigError E141, E142. A
+  // resumed run needs an existing directory, and rewind() before metrics().
   RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
 
   // The directory of a run whose files another process writes.
   explicit RunDir(std::string path) : path_(std::move(path)) {}
+
+  // Once the run has begun: in <root>/<name> the link `latest` leads to it.
+  void link_latest() const;
+  // Removes the directory of a run that does not begin, where this made it and it holds nothing.
+  void discard();
 
   // Removes events after `position` from metrics.jsonl, since these steps are repeated. Throws
   // FileError (exit 74).
@@ -61,6 +65,7 @@ class RunDir {
 
  private:
   std::string path_;
+  bool is_named_ = false, is_new_ = false;  // by time in <root>/<name>; made by this
   LineLog::OnTrouble on_trouble_;
   std::unique_ptr<LineLog> metrics_;
 };

@@ -62,7 +62,8 @@ std::string run_of(const std::string& checkpoint) {
           fmt::format("[E401] an unfinished save of step {} was ignored", step_of_name(parts[1])));
     }
   }
-  error.help(damaged ? "another folder for a new run: -o DIR" : "--resume=auto starts afresh");
+  error.help(damaged ? "another folder for a new run: -o DIR"
+                     : "`meshtrain train CONFIG --resume=auto` starts afresh");
   throw error;
 }
 

@@ -143,6 +143,21 @@ struct TrainingRun::Parts {
   Checkpointer& checkpointer;
 };
 
+namespace {
+
+// Nothing stays of a run that a last check refuses: it would be taken for the newest one.
+struct UnstartedFolder {
+  RunDir& run;
+  const bool& is_started;
+  ~UnstartedFolder() {
+    if (!is_started) {
+      run.discard();
+    }
+  }
+};
+
+}  // namespace
+
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop) {
   begin(target);
   RunData data = read_data(target);
@@ -162,6 +177,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));
   RunDir run = make_run_dir(target.run, weight_bytes(engine->model()), console);
+  const UnstartedFolder unstarted{run, started};
   CallbackList callbacks(callback_context(*engine, data, run, console, target));
   add_callbacks(callbacks);
   RunWriter record({.writes = coordinator_.is_first(),
@@ -177,6 +193,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   begin_or_resume(parts, target);
   started = true;
   coordinator_.on_rank_zero("writing the run's files", [&] {
+    run.link_latest();
     write_run_files(run, plan, *engine);
     const RunInfo info = describe(*engine, plan, data, run, target);
     show_start(info, plan, *engine);
@@ -321,7 +338,12 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
   std::optional<RunDir> run_dir;
   const std::string path = coordinator_.broadcast("making the run's folder", [&] {
     run_dir.emplace(options, [&](const std::string& message) { console.on_warning(message); });
-    run_dir->check_room(weights);
+    try {
+      run_dir->check_room(weights);
+    } catch (...) {
+      run_dir->discard();
+      throw;
+    }
     return run_dir->path();
   });
   if (gathers(config_)) {

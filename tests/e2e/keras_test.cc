@@ -231,6 +231,41 @@ TEST_CASE("scripts and architectures are written without weights as well") {
   CHECK(contains(folder.read("m.json"), R"("class_name":"Sequential")"));
 }
 
+TEST_CASE("a run is exported as its config is: no default and no argument of ours is written") {
+  const TemporaryFolder folder;
+  folder.write("m.yaml", R"(
+data: {train: {source: random, samples: 16, shape: [6, 4], labels: [1], seed: 1}}
+model:
+  layers:
+    - Input: {name: x, shape: [6, 4]}
+    - MultiHeadAttention: {name: heads, num_heads: 2, key_dim: 2, inputs: {query: x, value: x}}
+    - SpatialDropout1D: 0.1
+    - GlobalAveragePooling1D
+    - Dense: 1
+compile:
+  optimizer: {SGD: {learning_rate: {PiecewiseConstantDecay: {boundaries: 5, values: [0.1, 0.01]}}, momentum: 0}}
+  loss: mse
+fit: {batch_size: 8, epochs: 1}
+)");
+  REQUIRE(meshtrain({"train", "m.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
+  for (const auto& [from, to] : {std::pair("m.yaml", "config.json"), {"run", "run.json"}}) {
+    const Result written = meshtrain({"export", from, "-o", to}, folder.path());
+    REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  }
+  CHECK(folder.read("run.json") == folder.read("config.json"));
+  CHECK_FALSE(contains(folder.read("run.json"), "rotary"));
+  CHECK(contains(folder.read("run.json"), R"("boundaries":[5])"));
+  folder.write("plain.yaml", R"(
+data: {train: {source: random, samples: 16, shape: [4], labels: [1], seed: 1}}
+model: {layers: [{Input: {shape: [4]}}, {Dense: 1}]}
+compile: {optimizer: {SGD: {momentum: 0}}, loss: mse}
+fit: {epochs: 1}
+)");
+  CHECK(meshtrain({"export", "plain.yaml", "-o", "plain.py"}, folder.path()).exit_code == 0);
+  CHECK_FALSE(contains(folder.read("plain.py"), "momentum=0,"));
+  CHECK_FALSE(contains(folder.read("plain.py"), "momentum=0)"));
+}
+
 TEST_CASE("folders of Hugging Face come in and go out") {
   const std::string golden = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/huggingface/";
   const TemporaryFolder folder;

@@ -290,6 +290,22 @@ TEST_CASE("a time limit shorter than the start lets each start do a step") {
   }
 }
 
+TEST_CASE("a run that the last checks refuse leaves no folder and is not the newest") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
+  const Result valid =
+      meshtrain({"validate", "small.yaml", "checkpoint.monitor=acc"}, folder.path());
+  CHECK(valid.exit_code == 2);
+  CHECK(valid.err.find("E113") != std::string::npos);
+  const Result refused =
+      meshtrain({"train", "small.yaml", "-q", "checkpoint.keep=1000000000"}, folder.path());
+  CHECK(refused.exit_code == 74);
+  CHECK_MESSAGE(refused.err.find("E420") != std::string::npos, refused.err);
+  CHECK(meshtrain({"evaluate", "runs/small", "-q"}, folder.path()).exit_code == 0);
+  const fs::directory_iterator entries(folder.file("runs/small"));
+  CHECK(std::distance(fs::begin(entries), fs::end(entries)) == 2);  // the run and `latest`
+}
+
 TEST_CASE("what nobody wrote stays a default when a run is resumed") {
   const ExampleFolder folder;
   // `monitor: val_loss` without validation, a batch of 32 for 10 samples, an archive without `y`.

@@ -164,6 +164,18 @@ TEST_CASE("a run that fails again has the error of its last start") {
   CHECK_FALSE(contains(again.err, "E300"));
 }
 
+TEST_CASE("a sweep under a launcher of processes is refused at once") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"sweep", "small.yaml", "--grid", "seed=1"};
+  command.folder = folder.path();
+  command.environment = {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"};
+  const Result result = run(command);
+  CHECK(result.exit_code == 2);
+  CHECK_MESSAGE(contains(result.err, "without the launcher"), result.err);
+  CHECK_FALSE(fs::exists(folder.file("sweeps")));
+}
+
 TEST_CASE("a sweep that its folder names takes no other values, and needs its list whole") {
   const ExampleFolder folder;
   REQUIRE(

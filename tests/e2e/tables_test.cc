@@ -284,8 +284,7 @@ TEST_CASE("validate: what train would refuse, from the files, at its place") {
       {"E324", "samples have shape (7,), input `numbers` takes (6,)", "write `shape: [7]`"});
   check_refused(folder, {"validate", "houses.yaml", "fit.initial_weights=none.safetensors"},
                 {"E404", "command line:1:21"});
-  const Result large =
-      meshtrain({"validate", "houses.yaml", "fit.batch_size=1000"}, folder.path());
+  const Result large = meshtrain({"validate", "houses.yaml", "fit.batch_size=1000"}, folder.path());
   CHECK(large.exit_code == 0);
   CHECK(contains(large.err, "warning[W316]"));
   CHECK(contains(large.err, "fit.batch_size"));
@@ -427,6 +426,132 @@ TEST_CASE("init --from: drafts of a few rows validate and train") {
     CHECK(contains(run_ok(folder, {"validate", "draft.yaml"}).out, ": 0 errors, 0 warnings"));
     run_ok(folder, {"train", "draft.yaml", "-q", "fit.epochs=2"});
   }
+}
+
+TEST_CASE("init --from: a text that the training rows lack does not blow a prediction up") {
+  const TemporaryFolder folder;
+  std::string table = ",area,city,price\n";  // with the index that pandas writes
+  for (int i = 0; i < 100; ++i) {
+    table += fmt::format("{},{},{},{}\n", i, 40 + i,
+                         i == 3  ? "Ulm"
+                         : i % 2 ? "Rome"
+                                 : "Bonn",
+                         2000 * (40 + i));
+  }
+  folder.write("flats.csv", table);
+  folder.write("draft.yaml", run_ok(folder, {"init", "--from", "flats.csv"}).out);
+  CHECK(contains(folder.read("draft.yaml"), "it has no name, as an index that pandas wrote"));
+  run_ok(folder, {"train", "draft.yaml", "-q", "-o", "run"});
+  folder.write("new.csv", "area,city,price\n100,Rome,1\n100,Paris,1\n");
+  const std::vector<std::string> rows =
+      lines_of(run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", "-", "-q"}).out);
+  REQUIRE(rows.size() == 3);
+  CHECK(std::abs(std::stod(rows[2])) < 1e6);
+}
+
+TEST_CASE("init --from: sentences become words, hot rows classes, parts of archives parts") {
+  const TemporaryFolder folder;
+  std::string reviews = "review,good\n";
+  for (int i = 0; i < 60; ++i) {
+    reviews += fmt::format("the film number {} was {},{}\n", i, i % 2 ? "a joy" : "no fun",
+                           i % 2 ? "yes" : "no");
+  }
+  folder.write("reviews.csv", reviews);
+  folder.write("words.yaml", run_ok(folder, {"init", "--from", "reviews.csv"}).out);
+  CHECK(contains(folder.read("words.yaml"), "TextVectorization: {column: review"));
+  const Result learned = run_ok(folder, {"train", "words.yaml", "fit.epochs=20", "-q"});
+  CHECK_MESSAGE(contains(learned.out, "accuracy: 1.0000"), learned.out);
+
+  HostTensor x(DType::kFloat32, {40, 3}), one(DType::kFloat32, {40, 4}),
+      some(DType::kInt32, {40, 4});
+  for (int64_t i = 0; i < 40; ++i) {
+    x.set(3 * i, static_cast<double>(i % 7));
+    one.set(4 * i + i % 4, 1);
+    some.set(4 * i + i % 4, 1);
+    some.set(4 * i + i % 3, 1);
+  }
+  const auto draft_of = [&](const std::vector<NamedTensor>& tensors) {
+    write_npz(folder.file("a.npz"), tensors);
+    folder.write("a.yaml", run_ok(folder, {"init", "--from", "a.npz"}).out);
+    run_ok(folder, {"train", "a.yaml", "fit.epochs=1", "-q", "-o", "run_" + tensors[0].name});
+    return folder.read("a.yaml");
+  };
+  std::vector<NamedTensor> arrays;
+  arrays.push_back({"x_test", x.clone()});
+  arrays.push_back({"y_test", one.clone()});
+  arrays.push_back({"x_train", x.clone()});
+  arrays.push_back({"y_train", one.clone()});
+  const std::string parts = draft_of(arrays);
+  CHECK(contains(parts, "x: x_train"));
+  CHECK(contains(parts, "x: x_test, y: y_test}"));
+  CHECK(contains(parts, "categorical_crossentropy"));
+  // The archive itself can be predicted from: the samples are those that the model was trained on.
+  run_ok(folder, {"predict", "run_x_test", "-i", "a.npz", "-o", "y.npy", "-q"});
+  arrays.clear();
+  arrays.push_back({"images", x.clone()});
+  arrays.push_back({"labels", some.clone()});
+  CHECK(contains(draft_of(arrays), "binary_crossentropy"));
+  run_ok(folder, {"predict", "run_images", "-i", "a.npz", "-o", "y.npy", "-q"});
+}
+
+TEST_CASE("files without rows, labels out of range and texts as numbers end in messages") {
+  const TemporaryFolder folder;
+  folder.write("none.csv", "\n\n");
+  check_refused(folder, {"init", "--from", "none.csv"}, {"E310", "has no rows"});
+  folder.write("same.csv", "a,y\n1,p\n2,p\n3,p\n");
+  check_refused(folder, {"init", "--from", "same.csv"}, {"E327", "is the same in each row"});
+  folder.write("labels.csv", "a,y\n1,1\n2,2\n3,3\n1,2\n");
+  const std::string model = R"(
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {batch_size: 2}
+)";
+  folder.write("labels.yaml", "data: {train: {source: csv, path: labels.csv, label: y}}" + model);
+  check_refused(folder, {"validate", "labels.yaml", "--data"}, {"E312", "counted from 1?"});
+  folder.write("prices.csv", "rooms;price\n2;100000,50\n3;90000,00\n5;250000,75\n");
+  folder.write("prices.yaml",
+               "data: {train: {source: csv, path: prices.csv, label: price, separator: \";\"}}\n"
+               "model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}\ncompile: {loss: mse}\n"
+               "fit: {batch_size: 2}\n");
+  check_refused(folder, {"validate", "prices.yaml", "--data"},
+                {"E312", "takes numbers, and the labels are 3 texts"});
+}
+
+TEST_CASE("headers of numbers, categories as other digits, caches beside sizes of the data") {
+  const TemporaryFolder folder;
+  std::string table = "0,1,2,label\n";
+  for (int i = 0; i < 40; ++i) {
+    table += fmt::format("{},{},k{},{}\n", i % 5, i % 3, i % 9, i % 3);
+  }
+  folder.write("t.csv", table);
+  CHECK(contains(run_ok(folder, {"data", "inspect", "t.csv"}).out, "40 rows"));
+  folder.write("t.yaml", R"(
+data: {cache: memory, train: {source: csv, path: t.csv, label: label, features: ["0", "1"]}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {name: d, units: =8 * num_classes()}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {batch_size: 8}
+)");
+  CHECK(contains(run_ok(folder, {"config", "show", "t.yaml"}).out, "units: 24"));
+  CHECK(contains(run_ok(folder, {"config", "show", "t.yaml", "model.layers.d.units=5"}).out,
+                 "units: 5"));
+  CHECK(contains(run_ok(folder, {"data", "inspect", "t.yaml"}).out, "40 samples"));
+
+  folder.write("k.csv", "k,y\n1,a\n2,b\n1,a\n2,b\n");
+  folder.write("k.yaml", R"(
+data: {train: {source: csv, path: k.csv, label: y, features: {k: k}, categorical: [k], oov_token: "[UNK]"}}
+model: {layers: [{Input: {name: k, shape: [], dtype: int32}}, {Embedding: {input_dim: =vocabulary_size("k"), output_dim: 2}}, {Dense: {name: class, units: 2, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {batch_size: 2, epochs: 3}
+)");
+  run_ok(folder, {"train", "k.yaml", "-q", "-o", "run"});
+  const auto predicted = [&](const std::string& file) {
+    return run_ok(folder, {"predict", "run", "-i", file, "-o", "-", "-q"}).out;
+  };
+  folder.write("points.csv", "k,y\n1.0,a\n2.0,b\n1.0,a\n2.0,b\n");
+  CHECK(predicted("points.csv") == predicted("k.csv"));
+  const std::string jsonl =
+      run_ok(folder, {"predict", "run", "-i", "k.csv", "-o", "-", "-q", "--format", "jsonl"}).out;
+  CHECK(contains(jsonl, "\"class_output\":["));  // the layer is called as the column of names
 }
 
 TEST_CASE("csv files in gzip are read, profiled and drafted") {

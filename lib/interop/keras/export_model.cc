@@ -78,8 +78,9 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
       continue;
     }
     const ConfigValue& value = found->second;
-    if (value.is_default && (!with_defaults || value.is_null()) &&
-        !is_required_in_keras(object, arg)) {
+    const bool is_left_out = value.is_null() ? value.is_default || arg.default_text == "null"
+                                             : value.is_default && !with_defaults;
+    if (is_left_out && !is_required_in_keras(object, arg)) {
       continue;
     }
     out.emplace_back(&arg, &value);

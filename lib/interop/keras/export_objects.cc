@@ -123,7 +123,9 @@ OrderedJson value_json(const ConfigValue& value, const Spec& spec, const std::st
 OrderedJson object_json(const ConfigObject& object, Category category, const std::string& owner) {
   OrderedJson config = OrderedJson::object();
   for (const auto& [spec, value] : keras_args(object, category, false)) {
-    config[spec->name] = value_json(*value, *spec, owner);
+    OrderedJson json = value_json(*value, *spec, owner);
+    config[spec->name] =
+        spec->is_always_list && json.is_number() ? OrderedJson::array({json}) : json;
   }
   if (category == Category::kOptimizer && !config.contains("name")) {
     config["name"] = to_snake_case(object.class_name);

@@ -278,16 +278,37 @@ class ConfigWriter {
         continue;
       }
       std::vector<std::string> problems;
-      const ConfigValue value =
+      ConfigValue value =
           ValueImporter(problems).value(by_output(*given, field), field, field.name);
+      if (field.name == "optimizer" && !problems.empty()) {
+        value = optimizer_without_rate(*given, field, problems);
+      }
       for (const std::string& problem : problems) {
         dropped_.push_back("compile: " + problem);
       }
-      if (problems.empty()) {
+      if (problems.empty() || !value.is_null()) {
         out += line(field.name, value);
       }
     }
     return out.empty() ? "" : "\ncompile:\n" + out;
+  }
+
+  // The optimizer with its default rate where only the rate, a schedule of one's own, is not known
+  // here; else null, and the problems say that there is none.
+  static ConfigValue optimizer_without_rate(const Json& given, const Spec& field,
+                                            std::vector<std::string>& problems) {
+    Json plain = given;
+    const Json* config = plain.is_object() ? find_member(plain, "config") : nullptr;
+    std::vector<std::string> others;
+    ConfigValue value;
+    if (config != nullptr && config->is_object() && config->contains("learning_rate")) {
+      plain["config"].erase("learning_rate");
+      value = ValueImporter(others).value(plain, field, field.name);
+    }
+    const bool is_known = config != nullptr && others.empty() && value.is_object();
+    problems.back() += is_known ? "; the optimizer is here with its default learning rate"
+                                : "; without another one the optimizer is RMSprop, the default";
+    return is_known ? value : ConfigValue{};
   }
 
   // Keras' list of metrics has one entry for each output; ours has the names.
@@ -314,8 +335,17 @@ class ConfigWriter {
     return out;
   }
 
-  // Keras calls a further output as its layer: "encoder.state_h" for "encoder".
+  // Keras calls a further output as its layer: "encoder.state_h" for "encoder", and the output of a
+  // nested model as the model.
   std::string output_named(const std::string& key) const {
+    const auto is_output = [&](const auto& output) { return output.first == key; };
+    for (size_t i = 0; i < model_.outputs.size(); ++i) {
+      const bool has_name = i < model_.output_names_in_keras.size();
+      if (!model_.outputs_are_named && has_name && model_.output_names_in_keras[i] == key &&
+          std::none_of(model_.outputs.begin(), model_.outputs.end(), is_output)) {
+        return model_.outputs[i].first;
+      }
+    }
     std::string further;
     for (const auto& [name, call] : model_.outputs) {
       if (name == key || (name.starts_with(key + ".") && !further.empty())) {

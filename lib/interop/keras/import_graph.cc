@@ -481,6 +481,9 @@ class GraphReader {
       // A nested Functional has a node of its own making before those of its calls.
       key.node.second -= functional.contains(key.node.first) ? 1 : 0;
       out.emplace_back(name, output_of(key, done));
+      if (is_top) {
+        out_.output_names_in_keras.push_back(key.node.first);
+      }
     }
     return out;
   }

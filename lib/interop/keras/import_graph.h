@@ -37,6 +37,7 @@ struct KerasModel {
   std::vector<KerasCall> calls;                      // in an order in which they can be computed
   std::vector<std::pair<std::string, int>> outputs;  // names, given or the layers', and calls
   bool outputs_are_named = false;                    // the model returns a map
+  std::vector<std::string> output_names_in_keras;    // else: layers and nested models
   std::vector<std::string> dropped;                  // what the layers lack, line by line
   std::vector<std::string> left_out;                 // groups of layers that are not here
   Json compile;                                      // compile_config; null when there is none

@@ -37,6 +37,15 @@ void collect_tensors(const Json& value, const std::string& name, const KerasJson
   }
 }
 
+// Arguments of calls that are inputs, in their order: a call may give them by name.
+constexpr const char* kInputNames[] = {"inputs", "sequences", "decoder_sequence",
+                                       "encoder_sequence"};
+
+// null, or the list of these that Keras writes as the mask of several inputs.
+bool is_none(const Json& value) {
+  return value.is_null() || (value.is_array() && std::all_of(value.begin(), value.end(), is_none));
+}
+
 constexpr const char* kHeadRoles[] = {"query", "value", "key", "attention_mask"};
 
 bool has_heads(const std::string& class_name) {
@@ -87,10 +96,20 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
     node.kwargs = keywords == nullptr ? none : *keywords;
     return node;
   }
+  for (const char* const input : kInputNames) {
+    const Json* given = keywords == nullptr ? nullptr : find_member(*keywords, input);
+    if (given != nullptr) {
+      collect_tensors(*given, name, json, node, 0);
+    }
+  }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
+    if (is_none(value) ||
+        std::find(std::begin(kInputNames), std::end(kInputNames), key) != std::end(kInputNames)) {
+      continue;
+    }
     // Keras keeps the `training` of the call that built the model, and runs with that of the run.
     const bool is_input = key == "initial_state" || key == "count_weights";
-    if (is_input && !value.is_null()) {  // one tensor, or a list
+    if (is_input) {  // one tensor, or a list
       collect_tensors(value, name, json, node, 0);
     } else if (key == "mask" && value.is_object()) {
       KerasNode masks;
@@ -100,7 +119,7 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
       node.keywords.flags.push_back(key);
     } else if (add_role(key, value, class_name, name, json, node)) {
       continue;
-    } else if (key != "training" && !value.is_null() && value != false) {
+    } else if (key != "training" && value != false) {
       json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
     }
   }

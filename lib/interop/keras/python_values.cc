@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <vector>
 
 #include "base/text.h"
@@ -23,7 +24,9 @@ constexpr std::string_view kTaken[] = {
 std::string activation(const ConfigObject& object) {
   std::vector<std::string> parts;
   for (const auto& [spec, value] : keras_args(object, Category::kActivation, false)) {
-    parts.push_back(fmt::format("{}={}", spec->name, python_value(*value, *spec)));
+    const bool is_list_of_one = spec->is_always_list && value->is_number();
+    const std::string text = python_value(*value, *spec);
+    parts.push_back(fmt::format("{}={}", spec->name, is_list_of_one ? "[" + text + "]" : text));
   }
   return parts.empty() ? python_text(object.class_name)
                        : fmt::format("lambda x: keras.activations.{}(x, {})", object.class_name,
@@ -62,7 +65,8 @@ std::string python_value(const ConfigValue& value, const Spec& spec) {
     return fmt::format("{}", value.integer());
   }
   if (value.is_number()) {
-    return format_shortest(value.number());
+    return std::isfinite(value.number()) ? python_float(value.number())
+                                         : fmt::format("float(\"{}\")", value.number());
   }
   if (value.is_string()) {
     return python_text(value.string());

@@ -56,6 +56,13 @@ class Checker {
     }
   }
 
+  // `checkpoint.monitor`, after all callbacks have added their logs.
+  void check_best(const CheckpointConfig& checkpoint) {
+    if (!checkpoint.monitor->empty()) {
+      check_watched("checkpoint", checkpoint.monitor, checkpoint.mode, logs_);
+    }
+  }
+
  private:
   void check_validation(const ConfigObject& callback) {
     if (has_options<StepValidationOptions>(callback) && !validates_) {
@@ -74,11 +81,15 @@ class Checker {
 
   void check_monitor(const ConfigObject& callback, const std::vector<std::string>& logs) {
     const auto options = read_options<MonitorOptions>(callback);
-    const auto& [monitor, loc] = options.monitor;
+    check_watched(callback.class_name, options.monitor, options.mode, logs);
+  }
+
+  void check_watched(const std::string& owner, const Located<std::string>& watched,
+                     MonitorMode mode, const std::vector<std::string>& logs) {
+    const auto& [monitor, loc] = watched;
     if (std::find(logs.begin(), logs.end(), monitor) == logs.end()) {
       Diagnostic& problem = diagnostics_.error(
-          "E113", loc,
-          fmt::format("`{}` watches `{}`, which is no log here", callback.class_name, monitor));
+          "E113", loc, fmt::format("`{}` watches `{}`, which is no log here", owner, monitor));
       suggest(problem, monitor, logs);
       problem.note("logs: " + join(logs, ", "));
       if (starts_with(monitor, "val_") && logs_.size() == running_.size()) {
@@ -86,7 +97,7 @@ class Checker {
             "`val_` logs need validation data: data.validation, data.split or "
             "fit.validation_split");
       }
-    } else if (options.mode == MonitorMode::kAuto && !larger_is_better(setup_.graphs(), monitor)) {
+    } else if (mode == MonitorMode::kAuto && !larger_is_better(setup_.graphs(), monitor)) {
       diagnostics_
           .error("E113", loc, fmt::format("whether a larger `{}` is better is not known", monitor))
           .help("write `mode: max` or `mode: min`");
@@ -144,6 +155,7 @@ void check_callbacks(const Setup& setup, bool validates, Diagnostics& diagnostic
   for (const ConfigObject& callback : setup.config().callbacks) {
     checker.check(callback);
   }
+  checker.check_best(setup.config().checkpoint);
 }
 
 }  // namespace meshtrain

@@ -171,11 +171,11 @@ TEST_CASE("the script builds the model with Keras' distribution API") {
         "    a = keras.Input(shape=(4,), dtype=\"float32\", name=\"a\")\n",
         "    d0_layer = keras.layers.Dense(units=4, name=\"d0\")\n",
         "    d1 = keras.layers.Dense(units=4, activation=lambda x: keras.activations.relu(x, "
-        "max_value=6), kernel_regularizer=keras.regularizers.L2(), name=\"d1\")(d0)\n",
+        "max_value=6.0), kernel_regularizer=keras.regularizers.L2(), name=\"d1\")(d0)\n",
         "    again = d0_layer(d1)\n", "keras.layers.Add(name=\"sum\")([d1, again])\n",
         "    return keras.Model(a, {\"near\": sum, \"far_out\": far}, name=\"pair\")\n",
         "optimizer = keras.optimizers.SGD(learning_rate=0.5, momentum=0.9)\n",
-        "    loss={\"near\": \"mse\", \"far_out\": keras.losses.Huber(delta=2)},\n",
+        "    loss={\"near\": \"mse\", \"far_out\": keras.losses.Huber(delta=2.0)},\n",
         "\"pair.weights.h5\"))\n"}) {
     CAPTURE(line);
     CHECK(script.find(line) != std::string::npos);

@@ -24,6 +24,10 @@ std::string sequential(const std::string& layers, const std::string& more = "") 
          ", " + layers + "]}" + more + "}";
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 // What follows `model:` and the model's name.
 std::string body(const std::string& json) {
   const std::string yaml = import_text(json).yaml;
@@ -194,6 +198,59 @@ TEST_CASE("the `training` that Keras writes beside a call changes nothing") {
   const test::Caught error =
       caught([] { import_text(functional("Flatten", R"("trainable": true)", R"({"mask": 1})")); });
   CHECK(error.says("layer `it` (Flatten) is called with `mask`"));
+}
+
+TEST_CASE("calls that give inputs by name, and lists of no masks, are calls like others") {
+  const std::string tensor =
+      R"({"class_name": "__keras_tensor__", "config": {"keras_history": ["x", 0, 0]}})";
+  std::string named =
+      functional("Flatten", R"("trainable": true)", R"({"inputs": )" + tensor + "}");
+  const size_t begin = named.find("\"args\": ["), end = named.find("],\n       \"kwargs\"");
+  REQUIRE(end != std::string::npos);
+  named.replace(begin, end + 1 - begin, "\"args\": []");
+  for (const std::string& json :
+       {named, functional("Flatten", R"("trainable": true)", R"({"mask": [null, [null]]})")}) {
+    CHECK(contains(body(json), "- Flatten: {name: it, inputs: x}"));
+  }
+}
+
+TEST_CASE("losses name outputs of nested models by the models") {
+  const auto model = [](const std::string& name) {
+    return R"({"class_name": "Sequential", "name": ")" + name + R"(", "config": {"name": ")" +
+           name + R"(", "layers": [)" +
+           layer("InputLayer",
+                 R"("name": "in_)" + name + R"(", "batch_shape": [null, 4], "dtype": "float32")") +
+           ", " + layer("Dense", R"("name": "d_)" + name + R"(", "units": 2)") +
+           R"(]}, "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__", "config": )"
+           R"({"keras_history": ["x", 0, 0]}}], "kwargs": {}}]})";
+  };
+  const std::string json =
+      R"({"class_name": "Functional", "config": {"name": "m", "layers": [)"
+      R"({"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 4], )"
+      R"("dtype": "float32"}, "inbound_nodes": []}, )" +
+      model("decoder") + ", " + model("judge") +
+      R"(], "input_layers": [["x", 0, 0]], )"
+      R"("output_layers": [["decoder", 0, 0], ["judge", 0, 0]]}, )"
+      R"("compile_config": {"optimizer": "adam", "loss": {"decoder": "mse", "judge": "mae"}}})";
+  const std::string yaml = import_text(json).yaml;
+  CHECK(contains(yaml, "  outputs: [d_decoder, d_judge]\n"));
+  CHECK(contains(yaml, "  loss: {d_decoder: mse, d_judge: mae}\n"));
+}
+
+TEST_CASE("an optimizer stays when only its schedule is the user's own") {
+  const auto with = [](const std::string& optimizer) {
+    return import_text(
+        sequential(layer("Dense", R"("name": "d", "units": 2)"),
+                   R"(, "compile_config": {"loss": "mse", "optimizer": )" + optimizer + "}"));
+  };
+  const ImportedModel own =
+      with(R"({"class_name": "Adam", "config": {"beta_1": 0.8, "learning_rate": )"
+           R"({"class_name": "WarmUp", "registered_name": "my>WarmUp", "config": {}}}})");
+  CHECK(contains(own.yaml, "Adam: {beta_1: 0.8}"));
+  REQUIRE(own.dropped.size() == 1);
+  CHECK(contains(own.dropped[0], "default learning rate"));
+  const ImportedModel none = with(R"({"class_name": "Mine", "config": {}})");
+  CHECK(contains(none.dropped.at(0), "RMSprop"));
 }
 
 TEST_CASE("what only concerns training is left out with a comment") {

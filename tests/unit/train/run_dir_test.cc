@@ -85,7 +85,12 @@ TEST_CASE("two runs of one name get folders of their own and latest is the newer
   TemporaryFolder folder;
   const RunDirOptions options{.name = "my_net", .root = folder / "runs"};
   const RunDir first(options, no_trouble);
+  first.link_latest();
   const RunDir second(options, no_trouble);
+  second.link_latest();
+  RunDir third(options, no_trouble);  // does not begin
+  third.discard();
+  CHECK_FALSE(fs::exists(third.path()));
   CHECK(first.path() != second.path());
   CHECK(fs::is_directory(first.file("checkpoints")));
   CHECK(fs::exists(first.file("metrics.jsonl")));
@@ -134,7 +139,9 @@ TEST_CASE("a new run's folder has the name that was chosen for it, or there is n
   TemporaryFolder folder;
   const RunDirOptions options{
       .name = "net", .root = folder / "runs", .new_folder = new_folder_name()};
-  CHECK(RunDir(options, no_trouble).path() == folder / ("runs/net/" + options.new_folder));
+  const RunDir run(options, no_trouble);
+  run.link_latest();
+  CHECK(run.path() == folder / ("runs/net/" + options.new_folder));
   CHECK(fs::read_symlink(folder / "runs/net/latest") == options.new_folder);
   CHECK_THROWS_AS(RunDir(options, no_trouble), ConfigError);
 }
