@@ -119,7 +119,7 @@ class LayoutSearch {
     if (mesh.shape->back() > 1) {
       search_rules();
     }
-    raise_zero();
+    choose_zero();
     out.zero = config_.distribution.zero.value;
     out.score = best_;
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -180,14 +180,26 @@ class LayoutSearch {
     return choices_[g] != before;
   }
 
-  // Only as far as a device's memory needs it.
-  void raise_zero() {
-    while (!best_.fits && best_.problem.empty() && config_.distribution.zero.value < 3 &&
-           config_.distribution.mesh.shape->front() > 1) {
-      ++config_.distribution.zero.value;
-      const PlanScore score = score_of(choices_);
-      best_ = score;
+  // As far as a device's memory needs it, and where the estimate is faster by more than it can be
+  // wrong.
+  void choose_zero() {
+    constexpr double kFaster = 0.95;
+    if (config_.distribution.mesh.shape->front() <= 1 || !best_.problem.empty()) {
+      return;
     }
+    int64_t chosen = 0;
+    for (int64_t zero = 1; zero <= 3; ++zero) {
+      config_.distribution.zero.value = zero;
+      const PlanScore score = score_of(choices_);
+      const bool is_needed = !best_.fits && score.problem.empty();
+      const bool is_faster =
+          score.fits && score.problem.empty() && score.seconds < kFaster * best_.seconds;
+      if (is_needed || is_faster) {
+        best_ = score;
+        chosen = zero;
+      }
+    }
+    config_.distribution.zero.value = chosen;
   }
 
   void add_rules(size_t g, std::vector<SuggestedRule>& out) const {

@@ -327,14 +327,6 @@ std::string runs_folder(const RunDirOptions& options) {
   return folder.string();
 }
 
-std::string latest_run(const RunDirOptions& options) {
-  const fs::path folder = runs_folder(options);
-  std::error_code error;
-  const fs::path target = fs::read_symlink(folder / "latest", error);
-  const std::string run = error ? "" : (folder / target).string();
-  return is_run_dir(run) ? run : "";
-}
-
 std::string rewound_metrics(std::string_view text, const TrainPosition& position) {
   std::string out;
   while (!text.empty()) {

@@ -78,8 +78,6 @@ bool is_finished_run(const std::string& dir);
 std::string new_folder_name(int attempt = 0);
 // The folder of the runs of that name: "runs/mlp".
 std::string runs_folder(const RunDirOptions& options);
-// Returns the folder of the newest run of that name, or "".
-std::string latest_run(const RunDirOptions& options);
 
 // Returns the lines of metrics.jsonl without the steps, epochs and evaluations after `position`,
 // and without a truncated last line.

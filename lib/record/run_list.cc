@@ -52,16 +52,9 @@ void mend_latest(const fs::path& folder) {
   if (!fs::is_symlink(link, error) || fs::exists(link, error)) {
     return;
   }
-  std::vector<std::string> runs;
-  for (const std::string& name : folder_names(folder.string())) {
-    if (const fs::path run = folder / name;
-        is_real_folder(run.string()) && is_run_dir(run.string())) {
-      runs.push_back(run.string());
-    }
-  }
-  sort_oldest_first(runs);
-  runs.empty() ? static_cast<void>(fs::remove(link, error))
-               : replace_link(fs::path(runs.back()).filename().string(), link.string());
+  const std::string newest = newest_run(folder.string());
+  newest.empty() ? static_cast<void>(fs::remove(link, error))
+                 : replace_link(fs::path(newest).filename().string(), link.string());
 }
 
 // "2026-01-05T14:03:22Z": when a run began first.
@@ -162,6 +155,24 @@ void sort_oldest_first(std::vector<std::string>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
     runs[i] = std::move(by_start[i].second);
   }
+}
+
+std::string newest_run(const std::string& folder) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(fs::path(folder) / "latest", error);
+  if (const std::string linked = (fs::path(folder) / target).string();
+      !error && is_run_dir(linked)) {
+    return linked;
+  }
+  std::vector<std::string> runs;
+  for (const std::string& name : folder_names(folder)) {
+    const std::string run = (fs::path(folder) / name).string();
+    if (name != "latest" && is_real_folder(run) && is_run_dir(run)) {
+      runs.push_back(run);
+    }
+  }
+  sort_oldest_first(runs);
+  return runs.empty() ? "" : runs.back();
 }
 
 bool has_weights(const std::string& run) {

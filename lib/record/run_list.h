@@ -23,6 +23,9 @@ void write_notes(const std::string& run, const RunNotes& notes);
 std::vector<std::string> find_runs(const std::string& folder);
 // Sorts runs by their first start, as meta.json has it; by their last event where it has none.
 void sort_oldest_first(std::vector<std::string>& runs);
+// Returns the newest run of a folder of runs ("runs/mlp"), or "": the one that the link `latest`
+// leads to, else the one that began last, for the folder may have been copied without its link.
+std::string newest_run(const std::string& folder);
 // Whether the final weights of a run are there.
 bool has_weights(const std::string& run);
 // Returns the bytes of all files of a run.

@@ -13,6 +13,7 @@
 #include "checkpoint/reader.h"
 #include "engine/distribution.h"
 #include "engine/signals.h"
+#include "record/run_list.h"
 #include "train/resume_target.h"
 #include "train/training_run.h"
 
@@ -34,7 +35,7 @@ class RunPlace {
     if (const ConfigObject* backup = deciding_backup(request.resume, config)) {
       options_.dir = interrupted_run(*backup, options_);
     } else if (mode_ == "auto" || mode_ == "latest" || mode_ == "best") {
-      options_.dir = latest_run(options_);
+      options_.dir = newest_run(runs_folder(options_));
     }
     is_found_ = !options_.dir.empty();
   }

@@ -11,6 +11,7 @@
 #include "checkpoint/writer.h"
 #include "config/callback_classes.h"
 #include "config/run_files.h"
+#include "record/run_list.h"
 
 namespace meshtrain {
 namespace {
@@ -71,9 +72,13 @@ std::string run_of(const std::string& checkpoint) {
 
 std::string run_folder(const std::string& path) {
   const std::string folder = without_slash(path);
-  const std::string newest = folder + "/latest";
-  const bool is_named = is_run_dir(folder) || is_checkpoint(folder);
-  return !is_named && is_run_dir(newest) ? newest : folder;
+  if (is_run_dir(folder) || is_checkpoint(folder)) {
+    return folder;
+  }
+  const std::string latest = folder + "/latest", newest = newest_run(folder);
+  std::error_code error;
+  const bool is_linked = fs::is_symlink(latest, error) && is_run_dir(latest);
+  return newest.empty() ? folder : is_linked ? latest : newest;
 }
 
 std::string resolved_run(const std::string& path) {
@@ -195,7 +200,7 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
   if (dir.empty() && !link.empty()) {
     dir = without_links(fs::read_symlink(link, error).string());
   } else if (dir.empty()) {
-    dir = latest_run(run);
+    dir = newest_run(runs_folder(run));
   }
   return is_run_dir(dir) && !is_finished_run(dir) ? dir : "";
 }
@@ -320,7 +325,7 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
     target.reader = std::move(named.reader);  // a new run that begins from it
     return target;
   }
-  const std::string dir = target.run.dir.empty() ? latest_run(target.run)
+  const std::string dir = target.run.dir.empty() ? newest_run(runs_folder(target.run))
                                                  : without_links(without_slash(target.run.dir));
   if (!is_run_dir(dir)) {
     if (mode != "auto") {

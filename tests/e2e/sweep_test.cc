@@ -423,6 +423,20 @@ TEST_CASE("runs are listed, tagged, removed and pruned") {
   CHECK(in_folder(folder, {"runs", "prune"}).exit_code == 2);
 }
 
+TEST_CASE("the newest run is found where `latest` was lost or copied as a folder") {
+  const ExampleFolder folder;
+  REQUIRE(in_folder(folder, {"train", "small.yaml", "-q"}).exit_code == 0);
+  const fs::path runs = folder.file("runs/small");
+  fs::copy(runs / "latest", runs / "copy", fs::copy_options::recursive);
+  fs::remove(runs / "latest");
+  fs::rename(runs / "copy", runs / "latest");  // as tools make it that follow links
+  REQUIRE(in_folder(folder, {"train", "small.yaml", "-q", "fit.epochs=4"}).exit_code == 0);
+  CHECK(contains(in_folder(folder, {"config", "show", "runs/small"}).out, "epochs: 4"));
+  fs::remove_all(runs / "latest");
+  const Result resumed = in_folder(folder, {"train", "small.yaml", "--resume", "fit.epochs=5"});
+  CHECK_MESSAGE(contains(resumed.out, "Epoch 5/5"), resumed.err);
+}
+
 TEST_CASE("prune goes by when runs began, leaves sweeps whole, and passes over what it cannot") {
   const ExampleFolder folder;
   for (const char* name : {"jobs/job-9", "jobs/job-10"}) {

@@ -71,9 +71,10 @@ class GraphReader {
     const Json& config = json_.need(object, "config", owner);
     const Json* layers = config.is_object() ? find_member(config, "layers") : nullptr;
     if (!is_keras_model(class_name) || layers == nullptr || !layers->is_array()) {
-      json_.malformed(
-          fmt::format("{} is a {}, not a Sequential or Functional model with its layers",
-                      printable(owner), printable(class_name)));
+      json_.malformed(fmt::format(
+          "{} is a {}, not a Sequential or Functional model with its layers; where it is "
+          "built from inputs and outputs, save keras.Model(model.inputs, model.outputs)",
+          printable(owner), printable(class_name)));
     }
     return config;
   }
@@ -351,7 +352,9 @@ class GraphReader {
                    "function as an expression, such as `Lambda: =exp(-x)`",
                    "E415");
     } else if (is_custom) {
-      json_.refuse(made.name, made.class_name, "is a class of your own, not one of Keras");
+      json_.refuse(made.name, made.class_name,
+                   "is a class of your own, not one of Keras; layers of Keras in its "
+                   "place, `Lambda` with an expression or `blocks` can stand for it");
     } else if (made.name.find('/') != std::string::npos) {
       json_.refuse(made.name, made.class_name,
                    "has a `/` in its name, which separates parts of paths");
