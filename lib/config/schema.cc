@@ -264,7 +264,7 @@ const Section& checkpoint_section() {
            .null_by_default(),
        key("monitor", &S::monitor, "log that says which is the best; val_loss if there is one"),
        key("mode", &S::mode, "which values of it are better"),
-       key("on_error", &S::on_error, "when a save fails"),
+       key("on_error", &S::on_error, "when a save fails; the third failure in a row ends the run"),
        key("gather", &S::gather,
            "root: hosts that do not share the folder send their shards to that of rank 0"),
        key("async", &S::async, "write beside the training"),

@@ -8,13 +8,10 @@
 
 #include "base/text.h"
 #include "config/flow.h"
+#include "data/draft_model.h"
 #include "data/guess_source.h"
-#include "data/hdf5_rows.h"
-#include "data/idx.h"
 #include "data/image.h"
 #include "data/image_listing.h"
-#include "data/sources.h"
-#include "tensor/npz.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -22,266 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLeastImage = 8;      // pixels of a side: smaller arrays are no images
 constexpr int64_t kLargestImage = 128;  // larger images are made smaller
-
-// The first of `likely` among the names, in any case.
-std::optional<std::string> find_name(const std::vector<std::string>& names,
-                                     std::initializer_list<const char*> likely) {
-  for (const char* const one : likely) {
-    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return to_lower(name.substr(name.rfind('/') + 1)) == one;  // also in a group of HDF5
-    });
-    if (found != names.end()) {
-      return *found;
-    }
-  }
-  return std::nullopt;
-}
-
-std::string convolutions() {
-  return R"(    - Conv2D: {filters: 16, kernel_size: 3, padding: same, activation: relu}
-    - MaxPooling2D: {padding: same}
-    - Conv2D: {filters: 32, kernel_size: 3, padding: same, activation: relu}
-    - MaxPooling2D: {padding: same}
-    - Conv2D: {filters: 64, kernel_size: 3, padding: same, activation: relu}
-    - GlobalAveragePooling2D
-)";
-}
-
-std::string shape_text(const Shape& sample) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : sample) {
-    sizes.push_back(std::to_string(size));
-  }
-  return "[" + join(sizes, ", ") + "]";
-}
-
-// What follows the layers: the label's.
-struct Head {
-  std::string layers, compile;
-};
-
-// What targets of several numbers are.
-enum class Targets : uint8_t { kNumbers, kOneHot, kMultiHot };
-
-Head head_of(const std::optional<Shape>& label, bool are_classes, const Shape& sample,
-             Targets targets = Targets::kNumbers) {
-  if (!label) {
-    const int64_t size = num_elements(sample);
-    return {fmt::format("    - Flatten\n    - Dense: {{name: code, units: 32, activation: relu}}\n"
-                        "    - Dense: {{units: {}}}\n    - Reshape: {{target_shape: {}}}\n",
-                        size, shape_text(sample)),
-            "  loss: mse\n"};
-  }
-  if (are_classes) {
-    return {"    - Dense: {name: class, units: =num_classes(), activation: softmax}\n",
-            "  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"};
-  }
-  if (targets != Targets::kNumbers) {
-    const bool is_one = targets == Targets::kOneHot;
-    return {fmt::format("    - Dense: {{name: class, units: {}, activation: {}}}\n",
-                        num_elements(*label), is_one ? "softmax" : "sigmoid"),
-            fmt::format("  loss: {}\n  metrics: [{}]\n",
-                        is_one ? "categorical_crossentropy" : "binary_crossentropy",
-                        is_one ? "accuracy" : "binary_accuracy")};
-  }
-  return {fmt::format("    - Dense: {{name: value, units: {}}}\n", num_elements(*label)),
-          "  loss: mse\n  metrics: [mae]\n"};
-}
-
-// The model and all that follows for samples of a fixed shape.
-std::string array_model(const Shape& sample, bool is_image, bool is_bytes, const Head& head,
-                        bool is_own_target) {
-  std::string layers = fmt::format("    - Input: {{shape: {}}}\n", shape_text(sample));
-  if (!is_own_target) {
-    layers +=
-        is_image && sample.size() == 2
-            ? fmt::format("    - Reshape: {{target_shape: [{}, {}, 1]}}\n", sample[0], sample[1])
-            : "";
-    layers += is_bytes             ? "    - Rescaling: {scale: =1/255}\n"
-              : sample.size() == 1 ? "    - Normalization\n"
-                                   : "";
-    layers += is_image ? convolutions() : sample.size() > 1 ? "    - Flatten\n" : "";
-    layers += is_image ? "" : "    - Dense: {units: 64, activation: relu}\n";
-  }
-  return "\nmodel:\n  layers:\n" + layers + head.layers +
-         "\ncompile:\n  optimizer: {Adam: {learning_rate: 0.003}}\n" + head.compile;
-}
-
-// Arrays of an archive, or of IDX files: names in the source, and what they are.
-struct ArraysDraft {
-  std::string source;  // lines of data.train
-  std::string parts;   // lines of data.validation and data.test
-  bool validates = false;
-  RowsPtr x, y;  // y: null for an autoencoder
-};
-
-// The number of samples of the largest class; nothing for labels that are no classes.
-std::optional<int64_t> largest_class_of(const RowsPtr& labels) {
-  if (labels == nullptr || labels->row_bytes() != dtype_size(labels->dtype())) {
-    return std::nullopt;
-  }
-  bool are_classes = true;
-  std::vector<int64_t> counts(1000);
-  labels->for_each_block([&](int64_t, const HostTensor& block) {
-    for (int64_t i = 0; i < block.size() && are_classes; ++i) {
-      const double label = block.at(i);
-      are_classes = label >= 0 && label < 1000 && label == static_cast<int64_t>(label);
-      if (are_classes) {
-        ++counts[static_cast<size_t>(label)];
-      }
-    }
-  });
-  if (!are_classes || (is_floating(labels->dtype()) && labels->size() == 0)) {
-    return std::nullopt;
-  }
-  return *std::max_element(counts.begin(), counts.end());
-}
-
-// Rows of zeros and ones, one of these in each or any number.
-Targets targets_of(const RowsPtr& labels) {
-  if (labels == nullptr || labels->shape().size() != 2 || labels->shape()[1] < 2) {
-    return Targets::kNumbers;
-  }
-  bool are_hot = true, has_one_each = true;
-  labels->for_each_block([&](int64_t, const HostTensor& block) {
-    const int64_t width = block.shape()[1];
-    for (int64_t begin = 0; begin < block.size() && are_hot; begin += width) {
-      double sum = 0;
-      for (int64_t i = begin; i < begin + width; ++i) {
-        are_hot = are_hot && (block.at(i) == 0 || block.at(i) == 1);
-        sum += block.at(i);
-      }
-      has_one_each = has_one_each && sum == 1;
-    }
-  });
-  return !are_hot ? Targets::kNumbers : has_one_each ? Targets::kOneHot : Targets::kMultiHot;
-}
 
 HostTensor ids_of(const std::vector<int32_t>& labels) {
   HostTensor ids(DType::kInt32, {static_cast<int64_t>(labels.size())});
   std::copy(labels.begin(), labels.end(), ids.data<int32_t>());
   return ids;
-}
-
-std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
-  const Shape sample(draft.x->shape().begin() + 1, draft.x->shape().end());
-  const bool is_bytes = draft.x->dtype() == DType::kUInt8;
-  const bool is_image = (sample.size() == 3 || (sample.size() == 2 && is_bytes)) &&
-                        sample[0] >= kLeastImage && sample[1] >= kLeastImage;
-  const std::optional<int64_t> largest_class = largest_class_of(draft.y);
-  const bool are_classes = largest_class.has_value();
-  std::optional<Shape> label;
-  if (draft.y != nullptr) {
-    label = Shape(draft.y->shape().begin() + 1, draft.y->shape().end());
-  }
-  if (label && label->size() > 1) {
-    throw ConfigError("E327", {},
-                      fmt::format("`{}`: no config is drafted for targets of the shape {}", path,
-                                  shape_string(*label)))
-        .help("drafts are made for a class, a number or a row of numbers of each sample");
-  }
-  std::string out = draft_head(
-      path,
-      fmt::format("{} samples of {}", format_thousands(draft.x->size()), shape_string(sample)));
-  out += "\ndata:\n  train:\n" + draft.source;
-  const std::string split =
-      draft.validates ? "" : draft_split(draft.x->size(), largest_class.value_or(0));
-  out += draft.parts + split;
-  if (!label && is_bytes) {  // of samples and targets
-    out += "  transform: [{Rescaling: {scale: =1/255}}]\n";
-  }
-  out += array_model(sample, is_image, is_bytes,
-                     head_of(label, are_classes, sample, targets_of(draft.y)), !label);
-  return out + draft_fit(draft.x->size(), 5, draft.validates || !split.empty());
-}
-
-// The names of arrays that belong to a part: "x_test", "test/images".
-std::vector<std::string> names_of_part(const std::vector<std::string>& names,
-                                       std::initializer_list<const char*> marks) {
-  std::vector<std::string> found;
-  for (const std::string& name : names) {
-    const std::string lower = to_lower(name);
-    if (std::any_of(marks.begin(), marks.end(),
-                    [&](const char* mark) { return lower.find(mark) != std::string::npos; })) {
-      found.push_back(name);
-    }
-  }
-  return found;
-}
-
-std::optional<std::string> find_samples(const std::vector<std::string>& names) {
-  return find_name(names, {"x", "x_train", "x_val", "x_valid", "x_test", "images", "image",
-                           "train_images", "test_images", "data", "features", "inputs"});
-}
-
-std::optional<std::string> find_labels(const std::vector<std::string>& names) {
-  return find_name(names, {"y", "y_train", "y_val", "y_valid", "y_test", "labels", "label",
-                           "train_labels", "test_labels", "target", "targets"});
-}
-
-// An archive of named arrays.
-template <class RowsOf>
-std::string archive_config(const std::string& path, const char* source,
-                           const std::vector<std::string>& names, const std::string& label,
-                           RowsOf&& rows_of) {
-  const std::vector<std::string> validation = names_of_part(names, {"val"}),
-                                 test = names_of_part(names, {"test"});
-  std::vector<std::string> own = names;
-  std::erase_if(own, [&](const std::string& name) {
-    return std::find(validation.begin(), validation.end(), name) != validation.end() ||
-           std::find(test.begin(), test.end(), name) != test.end();
-  });
-  const std::vector<std::string>& trained = find_samples(own) ? own : names;
-  const auto x = find_samples(trained);
-  const std::optional<std::string> y = label.empty() ? find_labels(trained) : std::optional(label);
-  if (!x || (!label.empty() && std::find(names.begin(), names.end(), label) == names.end())) {
-    throw ConfigError(
-        "E310", {}, fmt::format("`{}` has no array {}", path, x ? "`" + label + "`" : "of samples"))
-        .help(fmt::format("its arrays are {}; samples are looked for as x, x_train, images or data",
-                          join(names, ", ")));
-  }
-  ArraysDraft draft;
-  draft.source = fmt::format("    source: {}\n    path: {}\n    x: {}\n    y: {}\n", source,
-                             yaml_text(path), yaml_text(*x), y ? yaml_text(*y) : yaml_text(*x));
-  draft.x = rows_of(*x);
-  draft.y = y ? rows_of(*y) : nullptr;
-  const std::pair<const char*, const std::vector<std::string>*> parts[] = {
-      {"validation", &validation}, {"test", &test}};
-  for (const auto& [part, of_part] : parts) {
-    const auto part_x = find_samples(*of_part), part_y = find_labels(*of_part);
-    if (&trained == &own && label.empty() && y && part_x && part_y) {
-      draft.parts += fmt::format("  {}: {{source: {}, path: {}, x: {}, y: {}}}\n", part, source,
-                                 yaml_text(path), yaml_text(*part_x), yaml_text(*part_y));
-      draft.validates = draft.validates || of_part == &validation;
-    }
-  }
-  return arrays_config(path, draft);
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.rfind(from);
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
-// MNIST's images; their labels are beside them.
-std::string idx_config(const std::string& path) {
-  const std::string labels = replaced(replaced(path, "images", "labels"), "idx3", "idx1");
-  std::error_code error;
-  ArraysDraft draft;
-  IdxOptions source;
-  source.images.data = path;
-  const bool has_labels = labels != path && fs::exists(labels, error);
-  if (has_labels) {
-    source.labels.data = labels;
-  }
-  const Dataset data = read_idx_source(source, {{}, "", nullptr});
-  draft.source = fmt::format("    source: idx\n    images: {}\n    {}: {}\n", yaml_text(path),
-                             has_labels ? "labels" : "y", has_labels ? yaml_text(labels) : "x");
-  draft.x = data.inputs[0].rows;
-  draft.y = has_labels ? data.targets[0].rows : nullptr;
-  return arrays_config(path, draft);
 }
 
 // The folder of one part: F/train and F/val, or F itself.
@@ -366,7 +109,7 @@ std::string folder_config(const std::string& path) {
              ? fmt::format("  test: {{source: image_folder, directory: {}}}\n", yaml_text(*test))
              : "";
   const Shape sample = {form.height, form.width, form.has_colours ? 3 : 1};
-  out += array_model(sample, true, true, head_of(Shape{}, true, sample), false);
+  out += model_draft(sample, true, true, output_draft(Shape{}, true, sample), false);
   return out + draft_fit(count, 10, !split.empty());
 }
 
@@ -444,26 +187,14 @@ std::string draft_config(const std::string& given, const std::string& label) {
   const std::string_view begin(buffer, sizeof(buffer));
   refuse_foreign_table(begin, path);
   if (begin.starts_with("PK\x03\x04")) {
-    NpzReader archive(path);
-    return archive_config(path, "npz", archive.names(), label, [&](const std::string& name) {
-      HostTensor array = archive.read(name);
-      if (array.shape().empty()) {
-        throw ConfigError("E304", {},
-                          fmt::format("`{}` of `{}` is a single number, no "
-                                      "array of samples",
-                                      name, path));
-      }
-      return make_rows(std::move(array));
-    });
+    return draft_npz_config(path, label);
   }
   if (begin.starts_with("\x89HDF\r\n\x1a\n")) {
-    const Hdf5File opened({path, {}});
-    return archive_config(path, "hdf5", opened.names(), label,
-                          [&](const std::string& name) { return opened.rows(name); });
+    return draft_hdf5_config(path, label);
   }
   if ((begin.starts_with("\x1f\x8b") && !is_packed_table(path, begin)) ||
       begin.starts_with(std::string_view("\0\0", 2))) {
-    return idx_config(path);
+    return draft_idx_config(path);
   }
   Guessed guessed = read_guessed(path, [](const std::string&, const Rows&, bool) {});
   if (guessed.table) {

@@ -14,6 +14,9 @@ std::string draft_config(const std::string& path, const std::string& label);
 
 // Parts of it.
 std::string draft_table_config(const std::string& path, const std::string& label);
+std::string draft_npz_config(const std::string& path, const std::string& label);
+std::string draft_hdf5_config(const std::string& path, const std::string& label);
+std::string draft_idx_config(const std::string& path);  // MNIST's images; labels are beside them
 
 // "name: houses" and what follows the model in every draft.
 std::string draft_head(const std::string& path, const std::string& what);

@@ -230,7 +230,7 @@ TEST_CASE(
   };
   for (const bool swap : {false, true}) {
     train(swap, "0.1");
-    train(swap, "0.0");  // goes on from the weights as they are
+    train(swap, "0.0");  // resumes from the weights as they are
   }
   CHECK(outcome_of(folder.file("runs/swap/latest")).epochs ==
         outcome_of(folder.file("runs/plain/latest")).epochs);
