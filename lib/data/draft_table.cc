@@ -210,7 +210,7 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
   std::string out = "data:\n  train:\n    source: csv\n";
   out += fmt::format("    path: {}\n", yaml_text(path));
   out += fmt::format("    label: {}\n", yaml_text(target.name));
-  const bool is_one = inputs.size() == 1;
+  const bool is_one = inputs.size() == 1 && inputs[0].kind != InputDraft::Kind::kIds;
   out += is_one ? "" : "    features:\n";
   for (const InputDraft& input : inputs) {
     out += fmt::format(

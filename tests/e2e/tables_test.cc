@@ -443,6 +443,13 @@ TEST_CASE("init --from: a text that the training rows lack does not blow a predi
   CHECK(contains(folder.read("draft.yaml"), "it has no name, as an index that pandas wrote"));
   run_ok(folder, {"train", "draft.yaml", "-q", "-o", "run"});
   folder.write("new.csv", "area,city,price\n100,Rome,1\n100,Paris,1\n");
+  std::string names = "city,y\n";  // nothing but a column of ids
+  for (int i = 0; i < 60; ++i) {
+    names += fmt::format("c{},{}\n", i % 12, i % 2);
+  }
+  folder.write("names.csv", names);
+  folder.write("ids.yaml", run_ok(folder, {"init", "--from", "names.csv"}).out);
+  run_ok(folder, {"train", "ids.yaml", "-q", "fit.epochs=1"});
   const std::vector<std::string> rows =
       lines_of(run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", "-", "-q"}).out);
   REQUIRE(rows.size() == 3);
