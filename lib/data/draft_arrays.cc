@@ -70,7 +70,7 @@ std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
     out += "  transform: [{Rescaling: {scale: =1/255}}]\n";
   }
   out += model_draft(sample, is_image, is_bytes,
-                     output_draft(label, are_classes, sample, target_kind(draft.y)), !label);
+                     output_draft(label, are_classes, sample, draft_targets(draft.y)), !label);
   return out + draft_fit(draft.x->size(), 5, draft.validates || !split.empty());
 }
 

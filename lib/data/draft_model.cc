@@ -49,9 +49,9 @@ std::optional<int64_t> largest_class_of(const RowsPtr& labels) {
   return *std::max_element(counts.begin(), counts.end());
 }
 
-TargetKind target_kind(const RowsPtr& labels) {
+DraftTargets draft_targets(const RowsPtr& labels) {
   if (labels == nullptr || labels->shape().size() != 2 || labels->shape()[1] < 2) {
-    return TargetKind::kNumbers;
+    return DraftTargets::kNumbers;
   }
   bool are_hot = true, has_one_each = true;
   labels->for_each_block([&](int64_t, const HostTensor& block) {
@@ -65,13 +65,13 @@ TargetKind target_kind(const RowsPtr& labels) {
       has_one_each = has_one_each && sum == 1;
     }
   });
-  return !are_hot       ? TargetKind::kNumbers
-         : has_one_each ? TargetKind::kOneHot
-                        : TargetKind::kMultiHot;
+  return !are_hot       ? DraftTargets::kNumbers
+         : has_one_each ? DraftTargets::kOneHot
+                        : DraftTargets::kMultiHot;
 }
 
 OutputDraft output_draft(const std::optional<Shape>& label, bool are_classes, const Shape& sample,
-                         TargetKind targets) {
+                         DraftTargets targets) {
   if (!label) {
     const int64_t size = num_elements(sample);
     return {fmt::format("    - Flatten\n    - Dense: {{name: code, units: 32, activation: relu}}\n"
@@ -83,8 +83,8 @@ OutputDraft output_draft(const std::optional<Shape>& label, bool are_classes, co
     return {"    - Dense: {name: class, units: =num_classes(), activation: softmax}\n",
             "  loss: sparse_categorical_crossentropy\n  metrics: [accuracy]\n"};
   }
-  if (targets != TargetKind::kNumbers) {
-    const bool is_one = targets == TargetKind::kOneHot;
+  if (targets != DraftTargets::kNumbers) {
+    const bool is_one = targets == DraftTargets::kOneHot;
     return {fmt::format("    - Dense: {{name: class, units: {}, activation: {}}}\n",
                         num_elements(*label), is_one ? "softmax" : "sigmoid"),
             fmt::format("  loss: {}\n  metrics: [{}]\n",

@@ -13,8 +13,8 @@ namespace meshtrain {
 std::optional<int64_t> largest_class_of(const RowsPtr& labels);
 
 // What targets of several numbers are: zeros and ones, one of these in each row or any number.
-enum class TargetKind : uint8_t { kNumbers, kOneHot, kMultiHot };
-TargetKind target_kind(const RowsPtr& labels);
+enum class DraftTargets : uint8_t { kNumbers, kOneHot, kMultiHot };
+DraftTargets draft_targets(const RowsPtr& labels);
 
 // What follows the hidden layers: lines of the last layers, and of `compile`.
 struct OutputDraft {
@@ -22,7 +22,7 @@ struct OutputDraft {
 };
 // Without a `label`, the shape of a target, the model learns its samples.
 OutputDraft output_draft(const std::optional<Shape>& label, bool are_classes, const Shape& sample,
-                         TargetKind targets = TargetKind::kNumbers);
+                         DraftTargets targets = DraftTargets::kNumbers);
 
 // The sections `model` and `compile`. `is_bytes`: pixels or numbers from 0 to 255.
 std::string model_draft(const Shape& sample, bool is_image, bool is_bytes, const OutputDraft& head,
