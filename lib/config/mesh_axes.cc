@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "config/path.h"
-#include "config/run_files.h"
 #include "config/scalars.h"
 #include "config/source.h"
 
@@ -24,14 +23,12 @@ size_t count_axes(const YamlNode& shape) {
   return static_cast<size_t>(std::count(shape.text.begin(), shape.text.end(), 'x')) + 1;
 }
 
-// Names that a run's resolved config has by default. A checkpoint's copy has no origins: there the
-// default names count as defaults.
+// Names that a run's resolved config has by default.
 bool are_default_names(const YamlNode& names) {
-  const bool is_resolved = names.loc && ends_with(names.loc.file->name, run_files::kResolved);
-  if (!is_resolved || !names.is_list() || names.children.empty() || names.children.size() > 2)
+  if (!may_be_default(names.loc) || !names.is_list() || names.children.empty() ||
+      names.children.size() > 2)
     return false;
-  const std::string_view origin = noted_origin(*names.loc.file, names.loc.line);
-  return (origin.empty() || origin == "default") && names.children[0].text == "batch" &&
+  return names.children[0].text == "batch" &&
          (names.children.size() == 1 || names.children[1].text == "model");
 }
 

@@ -9,7 +9,6 @@
 #include "config/cells.h"
 #include "config/other_names.h"
 #include "config/precision.h"
-#include "config/run_files.h"
 #include "config/scalars.h"
 #include "config/source.h"
 
@@ -210,14 +209,9 @@ bool are_same_scalars(const ConfigValue& a, const ConfigValue& b) {
           (a.is_string() && a.string() == b.string()));
 }
 
-// Whether the value is in a run's resolved config because nobody wrote another. A checkpoint's copy
-// has no origins: there each value that equals the default counts as one.
+// Whether the value of a run's resolved config is the default that nobody wrote.
 bool Reader::is_resolved_default(const ConfigValue& value, const Spec& spec) {
-  if (spec.is_required || !value.loc || !ends_with(value.loc.file->name, run_files::kResolved)) {
-    return false;
-  }
-  const std::string_view origin = noted_origin(*value.loc.file, value.loc.line);
-  return (origin.empty() || origin == "default") &&
+  return !spec.is_required && may_be_default(value.loc) &&
          are_same_scalars(value, default_value(spec, value.loc));
 }
 

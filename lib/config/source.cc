@@ -180,6 +180,14 @@ std::string_view noted_origin(const SourceFile& file, int line) {
   return at == std::string_view::npos ? std::string_view() : text.substr(at + kMark.size());
 }
 
+bool may_be_default(const SourceLoc& loc) {
+  if (!loc || !ends_with(loc.file->name, run_files::kResolved)) {
+    return false;
+  }
+  const std::string_view origin = noted_origin(*loc.file, loc.line);
+  return origin.empty() || origin == "default";
+}
+
 std::string without_origins(const SourceFile& file) {
   std::string out;
   for (const std::string& line : split(file.text, '\n')) {

@@ -23,6 +23,9 @@ std::shared_ptr<const SourceFile> checked_source(std::string name, std::string t
 // The place that a line of a run's config.resolved.yaml names behind `#`: where the user wrote its
 // value. "" for a line of another file, or without such a place.
 std::string_view noted_origin(const SourceFile& file, int line);
+// Whether a value in a run's resolved config may be there because nobody wrote another: its origin
+// says so, or there is none, as in a checkpoint's copy.
+bool may_be_default(const SourceLoc& loc);
 // The file's text without these places.
 std::string without_origins(const SourceFile& file);
 // The place that is noted, else loc.to_string().
