@@ -1,12 +1,16 @@
 #include "exec/worker_pool.h"
 
 #include <immintrin.h>
+#include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -18,8 +22,13 @@
 namespace meshtrain {
 namespace {
 
-constexpr int kSpins = 1000;  // pauses before waiting gives way to other threads
-constexpr auto kSpinTime = std::chrono::microseconds(50);
+constexpr std::chrono::microseconds kParkingTime(50);    // of workers without work
+constexpr std::chrono::microseconds kLongestSpin(1000);  // of those that wait for one another
+constexpr int64_t kShortestSpin = 50'000;                // ns
+
+std::chrono::nanoseconds spin_time(bool oversubscribed, std::chrono::nanoseconds longest) {
+  return oversubscribed ? std::chrono::nanoseconds(0) : longest;
+}
 
 // While one lives, numbers too small for a normalised float become zero on this thread, as in XLA:
 // they cost a hundred times the others and mean nothing in training.
@@ -59,19 +68,6 @@ int control_group_limit() {
   return std::max(1, static_cast<int>(std::stod(quota) / period + 0.5));
 }
 
-template <class Condition>
-void spin_until(bool oversubscribed, Condition&& condition) {
-  int spins = oversubscribed ? kSpins : 0;
-  while (!condition()) {
-    if (spins < kSpins) {
-      ++spins;
-      _mm_pause();
-    } else {
-      sched_yield();
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<int> usable_cpus() {
@@ -95,20 +91,70 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-void SpinBarrier::wait(int n) {
-  const uint32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == n - 1) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
+// The order of these and of sleep's own is one for all threads (seq_cst): either the writer sees
+// the sleeper, or the sleeper the new value.
+void Signal::wake() {
+  if (sleepers_.load() != 0)
+    syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Signal::store(uint32_t value) {
+  value_.store(value);
+  wake();
+}
+
+void Signal::increment() {
+  value_.fetch_add(1);
+  wake();
+}
+
+bool Signal::spin_while(uint32_t value) {
+  const int64_t spin = spin_.load(std::memory_order_relaxed);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(spin);
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (load() != value)
+        return true;
+      _mm_pause();
+    }
+  } while (spin != 0 && std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void Signal::wait_while(uint32_t value) {
+  if (load() != value)
+    return;
+  const int64_t spin = spin_.load(std::memory_order_relaxed);
+  if (spin_while(value)) {
+    if (spin < longest_)
+      spin_.store(std::min(longest_, spin + spin / 64 + 1), std::memory_order_relaxed);
     return;
   }
-  spin_until(oversubscribed_, [&] { return phase_.load(std::memory_order_acquire) != phase; });
+  spin_.store(std::min(longest_, std::max(spin / 2, kShortestSpin)), std::memory_order_relaxed);
+  sleepers_.fetch_add(1);
+  while (value_.load() == value)
+    syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+  sleepers_.fetch_sub(1);
+}
+
+SpinBarrier::SpinBarrier(bool oversubscribed) : phase_(spin_time(oversubscribed, kLongestSpin)) {}
+
+void SpinBarrier::wait(int n) {
+  const uint32_t phase = phase_.load();
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == n - 1) {
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1);
+    return;
+  }
+  phase_.wait_while(phase);
 }
 
 WorkerPool::WorkerPool(int num_workers)
     : cpus_(usable_cpus()),
       oversubscribed_(num_workers > static_cast<int>(cpus_.size())),
-      barrier_(oversubscribed_) {
+      barrier_(oversubscribed_),
+      generation_(spin_time(oversubscribed_, kParkingTime)),
+      done_(spin_time(oversubscribed_, kLongestSpin)) {
   MESHTRAIN_CHECK(num_workers >= 0, "{} workers", num_workers);
   const int n = num_workers == 0 ? static_cast<int>(cpus_.size()) : num_workers;
   if (oversubscribed_ || n < static_cast<int>(cpus_.size()))
@@ -133,8 +179,7 @@ WorkerPool::WorkerPool(int num_workers)
 
 WorkerPool::~WorkerPool() {
   stopping_.store(true, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  generation_.increment();
   for (std::thread& thread : threads_)
     thread.join();
 }
@@ -142,23 +187,12 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::loop(int worker) {
   omp_set_num_threads(1);  // oneDNN computes on the thread that calls it
   const DenormalsFlushed flushed;
-  uint32_t seen = 0;
-  for (;;) {
-    const auto has_work = [&] { return generation_.load(std::memory_order_acquire) != seen; };
-    const auto parking_time = std::chrono::steady_clock::now() + kSpinTime;
-    while (!has_work()) {
-      if (oversubscribed_ || std::chrono::steady_clock::now() > parking_time) {
-        generation_.wait(seen, std::memory_order_acquire);
-      } else {
-        for (int i = 0; i < 16 && !has_work(); ++i)
-          _mm_pause();
-      }
-    }
-    ++seen;
+  for (uint32_t seen = 0;; ++seen) {
+    generation_.wait_while(seen);
     if (stopping_.load(std::memory_order_relaxed))
       return;
     job_(context_, worker);
-    done_.fetch_add(1, std::memory_order_release);
+    done_.increment();
   }
 }
 
@@ -193,13 +227,13 @@ void WorkerPool::run(Job job, void* context) {
     move_caller_away();
     job_ = job;
     context_ = context;
-    done_.store(0, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    done_.store(0);
+    generation_.increment();
   }
   run_alone(job, context);
-  const int others = size() - 1;
-  spin_until(oversubscribed_, [&] { return done_.load(std::memory_order_acquire) == others; });
+  const uint32_t others = static_cast<uint32_t>(size() - 1);
+  for (uint32_t done = done_.load(); done != others; done = done_.load())
+    done_.wait_while(done);
   busy_.store(false, std::memory_order_release);
 }
 

@@ -1,11 +1,12 @@
 // WorkerPool: one thread per core that computes; the thread that calls run() is worker 0.
 //
 // Workers spin for about 50 us after their work and then sleep. An idle process uses no CPU, and a
-// training loop that returns soon pays some tens of nanoseconds for a hand-over. With more workers
-// than CPUs, waiting workers yield: slower, but correct.
+// training loop that returns soon pays some tens of nanoseconds for a hand-over. Workers that wait
+// for one another spin longer, and soon sleep where other programs use their cores.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -13,16 +14,41 @@
 
 namespace meshtrain {
 
+// A number that threads change and wait for: they spin, then sleep.
+class Signal {
+ public:
+  // The longest time that a thread spins; 0: it sleeps at once, for more threads than cores.
+  explicit Signal(std::chrono::nanoseconds spin) : longest_(spin.count()), spin_(spin.count()) {}
+
+  uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  // Of one thread at a time.
+  void store(uint32_t value);
+  void increment();
+  // Returns when the number is not `value`. After a sleep the next waits spin for half the time,
+  // down to 50 us; it grows again with waits that need no sleep. A thread that is off its core is
+  // away for milliseconds, and spinning meanwhile only uses up the share of the core that this
+  // thread needs for its own work.
+  void wait_while(uint32_t value);
+
+ private:
+  bool spin_while(uint32_t value);
+  void wake();
+
+  std::atomic<uint32_t> value_{0};
+  std::atomic<uint32_t> sleepers_{0};
+  const int64_t longest_;      // ns
+  std::atomic<int64_t> spin_;  // ns
+};
+
 // A reusable barrier of `n` threads.
 class SpinBarrier {
  public:
-  explicit SpinBarrier(bool oversubscribed = false) : oversubscribed_(oversubscribed) {}
+  explicit SpinBarrier(bool oversubscribed = false);
   void wait(int n);
 
  private:
   alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<uint32_t> phase_{0};
-  const bool oversubscribed_;
+  alignas(64) Signal phase_;
 };
 
 class WorkerPool {
@@ -50,14 +76,14 @@ class WorkerPool {
 
   std::vector<std::thread> threads_;
   std::vector<int> cpus_;  // of each worker, when pinned
-  bool oversubscribed_;
+  const bool oversubscribed_;
   SpinBarrier barrier_;
   Job job_ = nullptr;
   void* context_ = nullptr;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> busy_{false};
-  alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<int> done_{0};
+  alignas(64) Signal generation_;
+  alignas(64) Signal done_;
 };
 
 // Returns the CPUs to compute on: one hardware thread of each core in the affinity mask, at most as
