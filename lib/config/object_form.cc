@@ -96,6 +96,17 @@ std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
   return form;
 }
 
+// `class: Dense`, as other programs have it; nullptr where no value names a class.
+const YamlNode* class_under_other_key(const YamlNode& node, Category category) {
+  for (const YamlNode& child : node.children) {
+    const bool is_word = child.key == "class" || child.key == "kind" || child.key == "layer";
+    if (is_word && child.is_scalar() && find_class(category, child.text) != nullptr) {
+      return &child;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
@@ -123,6 +134,12 @@ std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
   name = node.find(key);
   if (name != nullptr && name->is_scalar() && find_class(category, key) == nullptr) {
     return ObjectForm{name->text, name->loc, &node, nullptr, key};
+  }
+  if (const YamlNode* other = class_under_other_key(node, category)) {
+    set_problem(problem, other->key_loc,
+                fmt::format("this names no {}", category_name(category)),
+                fmt::format("write `{}: {}`", key, other->text));
+    return std::nullopt;
   }
   const YamlNode& only = node.children[0];
   if (node.children.size() > 1) {

@@ -108,27 +108,44 @@ bool is_of_preset(const LayoutRule& rule) {
          key.column == layout.column;
 }
 
-// What a preset's rule fails at: the first variable's findings, and the others like it.
-struct PresetFailure {
+// What a rule fails at: the findings for one variable, and the others that fail alike.
+struct RuleFailure {
   Diagnostics first;
   std::vector<std::string> more;
 };
 
-// One message for each rule of a preset.
-void append_failures(const std::map<const LayoutRule*, PresetFailure>& failures,
-                     const MeshConfig& mesh, Diagnostics& out) {
-  for (const auto& [rule, failure] : failures) {
+// By rule, and by what tells one failure from another: its places in the config and their labels.
+using RuleFailures = std::map<std::pair<const LayoutRule*, std::string>, RuleFailure>;
+
+void add_failure(const LayoutRule& rule, const std::string& path, const Diagnostics& found,
+                 RuleFailures& failures) {
+  std::string kind;
+  for (const Diagnostic& d : found.list()) {
+    kind += fmt::format("{} {} {}\n", d.code, d.loc.to_string(), d.label);
+  }
+  const auto [failure, is_first] = failures.try_emplace({&rule, kind}, RuleFailure{found, {}});
+  if (!is_first) {
+    failure->second.more.push_back(path);
+  }
+}
+
+// One message for each fact about a rule, however many variables it holds for.
+void append_failures(const RuleFailures& failures, const MeshConfig& mesh, Diagnostics& out) {
+  for (const auto& [key, failure] : failures) {
+    const LayoutRule& rule = *key.first;
     Diagnostics found;
     for (const Diagnostic& d : failure.first.list()) {
       Diagnostic& copy = found.error(d.code, d.loc, d.message);
       copy.label = d.label;
       copy.notes = d.notes;
-      copy.help(fmt::format("or a rule of your own beside `preset:`, which wins: '{}': [null]",
-                            rule->key));
+      if (is_of_preset(rule)) {
+        copy.help(fmt::format("or a rule of your own beside `preset:`, which wins: '{}': [null]",
+                              rule.key));
+      }
       if (!failure.more.empty()) {
-        copy.note(fmt::format("{} more variable{} of this rule, such as `{}`, cannot be split",
-                              failure.more.size(), failure.more.size() == 1 ? "" : "s",
-                              failure.more.front()));
+        const size_t more = failure.more.size();
+        copy.note(fmt::format("the same holds for {} more path{} of this rule, such as `{}`", more,
+                              more == 1 ? "" : "s", failure.more.front()));
       }
     }
     append_with_origin(found, mesh, out);
@@ -292,7 +309,7 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       match_layouts(map, targets, layer_paths, model_name, diagnostics);
   ResolvedLayouts out;
   std::set<const LayoutRule*> warned;
-  std::map<const LayoutRule*, PresetFailure> failures;
+  RuleFailures failures;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LayoutTarget& target = targets[i];
     Sharding sharding = Sharding::replicated(target.shape.size());
@@ -303,13 +320,8 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       Diagnostics found;
       sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
                      .value_or(sharding);
-      if (found.has_errors() && is_of_preset(*rules[i])) {
-        const auto [failure, is_first] = failures.try_emplace(rules[i], PresetFailure{found, {}});
-        if (!is_first) {
-          failure->second.more.push_back(target.path);
-        }
-      } else {
-        append_with_origin(found, mesh, diagnostics);
+      if (found.has_errors()) {
+        add_failure(*rules[i], target.path, found, failures);
       }
     }
     if (i < weights.size()) {

@@ -269,6 +269,9 @@ std::string plan_json(const PlanSummary& summary) {
                        {"layout", layout_json(o.sharding, summary.mesh)},
                        {"rule", rule_json(o.rule_key, o.rule_place)}});
   }
+  const auto of_samples = [&](int64_t number) {
+    return summary.samples > 0 ? Json(number) : Json(nullptr);
+  };
   const PlannedMemory& m = summary.memory;
   Json json = {{"name", summary.name},
                {"mesh",
@@ -281,9 +284,9 @@ std::string plan_json(const PlanSummary& summary) {
                  {"per_shard", summary.batch / summary.batch_shards},
                  {"shards", summary.batch_shards},
                  {"axes", summary.batch_axes},
-                 {"samples", summary.samples},
-                 {"full_steps", summary.full_steps},
-                 {"last_batch", summary.last_batch}}},
+                 {"samples", of_samples(summary.samples)},
+                 {"full_steps", of_samples(summary.full_steps)},
+                 {"last_batch", of_samples(summary.last_batch)}}},
                {"params", summary.num_params},
                {"variables", variables_json(summary)},
                {"outputs", outputs},
