@@ -108,7 +108,8 @@ std::string call_text(const TensorProgram::Call& call, const std::vector<std::st
   std::vector<std::string>& first = operation.takes_any_number() ? arguments : operands;
   std::vector<std::string>& last = operation.takes_any_number() ? operands : arguments;
   first.insert(first.end(), last.begin(), last.end());
-  return fmt::format("{}{}({})", prefix, operation.name, join(first, ", "));
+  const std::string part = operation.gives_list ? fmt::format("[{}]", call.part) : "";
+  return fmt::format("{}{}({}){}", prefix, operation.name, join(first, ", "), part);
 }
 
 }  // namespace meshtrain

@@ -16,7 +16,7 @@ const std::vector<Operation>& all_operations() {
   static const std::vector<Operation> kAll = [] {
     std::vector<Operation> all;
     for (const auto family : {elementwise_operations, activation_operations, reduction_operations,
-                              shape_operations, product_operations}) {
+                              shape_operations, joining_operations, product_operations}) {
       const std::vector<Operation> part = family();
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -308,12 +308,16 @@ std::vector<Operation::Parameter> Operation::parameters() const {
 }
 
 bool Operation::is_call_argument(std::string_view argument) const {
-  return argument == "key" || argument == "indices";
+  return argument == "key" || argument == "indices" || argument == "constant_values";
 }
 
 const Operation* find_operation(std::string_view name) {
   static const std::pair<std::string_view, std::string_view> kOtherNames[] = {
-      {"abs", "absolute"}, {"neg", "negative"}, {"pow", "power"}};
+      {"abs", "absolute"},
+      {"neg", "negative"},
+      {"pow", "power"},
+      {"swish", "silu"},
+      {"hard_swish", "hard_silu"}};
   for (const auto& [other, own] : kOtherNames) {
     name = name == other ? own : name;
   }

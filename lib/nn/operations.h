@@ -33,6 +33,7 @@ struct OperationContext {
   DType floatx;                   // of what is no float and becomes one
   std::vector<Operand> operands;  // tensors are values of the graph
   const OperationArguments& arguments;
+  int64_t part = 0;  // of the list that the operation gives
 
   // Operand `i` as a tensor; a constant takes the dtype `like`.
   ValueId tensor(size_t i) const;
@@ -51,6 +52,10 @@ struct OperationContext {
   // The axes that the argument names, from 0, ascending; all of them where it is null.
   std::vector<int64_t> axes(std::string_view name, size_t rank) const;
   int64_t axis(std::string_view name, size_t rank) const;
+  size_t rank(ValueId x) const { return b.shape(x).size(); }
+  int axis_of(ValueId x, std::string_view name = "axis") const {
+    return static_cast<int>(axis(name, rank(x)));
+  }
 };
 
 struct Operation {
@@ -60,6 +65,7 @@ struct Operation {
   std::string_view operands;    // "x1, x2"; "*operands" for any number
   std::string_view arguments;   // with their defaults: "axis=None, keepdims=False"
   ValueId (*apply)(OperationContext& context);
+  bool gives_list = false;  // of tensors: apply() adds the one that the context's `part` says
 
   struct Parameter {
     std::string name;
@@ -86,6 +92,7 @@ std::vector<Operation> elementwise_operations();
 std::vector<Operation> activation_operations();
 std::vector<Operation> reduction_operations();
 std::vector<Operation> shape_operations();
+std::vector<Operation> joining_operations();
 std::vector<Operation> product_operations();
 
 [[noreturn]] void operation_error(std::string message, std::string help = {});

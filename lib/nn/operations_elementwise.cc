@@ -1,10 +1,9 @@
 // Operations element by element. Source: Keras 3.15 ops/numpy.py, ops/nn.py; derivatives are those
 // of JAX.
 #include <cmath>
+#include <limits>
 
-#include "nn/activations.h"
-#include "nn/arguments.h"
-#include "nn/compile.h"
+#include "nn/graph_parts.h"
 #include "nn/operations.h"
 
 namespace meshtrain {
@@ -186,6 +185,98 @@ ValueId tan(Context& c) {
   return c.b.div(c.b.unary("sin", x), c.b.unary("cos", x));
 }
 
+ValueId exp2(Context& c) {
+  return c.b.exp(c.b.mul(c.floating(0), M_LN2));
+}
+
+// As it rounds towards 0.
+ValueId trunc(Context& c) {
+  const ValueId x = c.floating(0);
+  return c.b.mul(c.b.unary("sign", x), floored(c.b, c.b.unary("abs", x)));
+}
+
+template <bool to_radians>
+ValueId angle(Context& c) {
+  return c.b.mul(c.floating(0), to_radians ? M_PI / 180 : 180 / M_PI);
+}
+
+// log(a + sqrt(a * a + 1)) of the absolute value, exact near 0 and with the derivative 1 there.
+ValueId arcsinh(Context& c) {
+  Builder& b = c.b;
+  const ValueId x = c.floating(0), zero = constant_like(b, x, 0), one = constant_like(b, x, 1);
+  const ValueId is_below = b.binary("lt", x, zero);
+  const ValueId a = b.select(is_below, b.neg(x), x), square = b.square(a);
+  const ValueId more = b.div(square, b.add(b.sqrt(b.add(square, 1.0)), 1.0));
+  return b.mul(b.select(is_below, b.neg(one), one), b.unary("log1p", b.add(a, more)));
+}
+
+ValueId arccosh(Context& c) {
+  Builder& b = c.b;
+  const ValueId t = b.sub(c.floating(0), 1.0);
+  return b.unary("log1p", b.add(t, b.sqrt(b.mul(t, b.add(t, 2.0)))));
+}
+
+ValueId arctanh(Context& c) {
+  const ValueId x = c.floating(0);
+  return c.b.mul(c.b.sub(c.b.unary("log1p", x), c.b.unary("log1p", c.b.neg(x))), 0.5);
+}
+
+// The larger times sqrt(1 + the square of their ratio): no square overflows.
+ValueId hypot(Context& c) {
+  Builder& b = c.b;
+  const std::vector<ValueId> given = both_floats(c);
+  const ValueId x = b.unary("abs", given[0]), y = b.unary("abs", given[1]);
+  const ValueId large = b.maximum(x, y), zero = constant_like(b, x, 0);
+  const ValueId is_zero = b.binary("eq", large, zero);
+  const ValueId ratio = b.div(b.minimum(x, y), b.select(is_zero, constant_like(b, x, 1), large));
+  return b.select(is_zero, large, b.mul(large, b.sqrt(b.add(b.square(ratio), 1.0))));
+}
+
+double largest_of(DType dtype) {
+  return dtype == DType::kFloat64    ? std::numeric_limits<double>::max()
+         : dtype == DType::kFloat16  ? 65504
+         : dtype == DType::kBFloat16 ? 0x1.fep127
+                                     : std::numeric_limits<float>::max();
+}
+
+ValueId nan_to_num(Context& c) {
+  Builder& b = c.b;
+  const ValueId x = c.floating(0), zero = constant_like(b, x, 0);
+  const double most = largest_of(b.dtype(x));
+  const auto limit = [&](std::string_view name, double otherwise) {
+    return constant_like(b, x, c.is_null(name) ? otherwise : c.number(name));
+  };
+  const ValueId infinite =
+      b.select(b.binary("gt", x, zero), limit("posinf", most), limit("neginf", -most));
+  const ValueId no_nan =
+      b.select(b.binary("eq", x, x), infinite, constant_like(b, x, c.number("nan")));
+  return b.select(b.unary("is_finite", x), x, no_nan);
+}
+
+// A tensor of one number in the shape of the first operand.
+ValueId filled_like(Context& c, ValueId x, const Operand& number) {
+  const std::optional<DType> dtype =
+      c.is_null("dtype") ? std::optional(c.b.dtype(x)) : parse_dtype(c.text("dtype"));
+  if (!dtype) {
+    operation_error("`dtype` must be null or the name of a dtype");
+  }
+  const OperationContext own{c.b, c.floatx, {number}, c.arguments};
+  return c.b.broadcast_to(c.b.cast(own.tensor(0, *dtype), *dtype), c.b.shape(x));
+}
+
+template <int number>
+ValueId number_like(Context& c) {
+  return filled_like(c, c.tensor(0), {.constant = ExprValue{int64_t{number}}});
+}
+
+ValueId full_like(Context& c) {
+  return filled_like(c, c.tensor(0), c.operands[1]);
+}
+
+ValueId stop_gradient(Context& c) {
+  return c.b.stop_gradient(c.tensor(0));
+}
+
 template <bool is_cosh>
 ValueId hyperbolic(Context& c) {
   const ValueId x = c.floating(0);
@@ -220,39 +311,6 @@ ValueId cast(Context& c) {
   return c.b.cast(c.tensor(0, *dtype), *dtype);
 }
 
-ConfigValue config_value(const ExprValue& value) {
-  ConfigValue out;
-  if (const auto* integer = std::get_if<int64_t>(&value.data)) {
-    out.data = *integer;
-  } else if (const auto* number = std::get_if<double>(&value.data)) {
-    out.data = *number;
-  } else if (const auto* boolean = std::get_if<bool>(&value.data)) {
-    out.data = *boolean;
-  }
-  return out;
-}
-
-// The activation function `name` of the catalogue.
-template <const char* name>
-ValueId activation(Context& c) {
-  auto object = std::make_shared<ConfigObject>();
-  object->class_name = object->spelled = name;
-  for (const auto& [key, value] : c.arguments) {
-    object->args[key] = config_value(value);
-  }
-  const ValueId x = c.floating(0);
-  const ConfigValue function{.data = object};
-  std::string problem;
-  if (c.arguments.contains("axis")) {
-    c.axis("axis", c.b.shape(x).size());
-  }
-  activation_shape(function, c.b.shape(x), problem);
-  if (!problem.empty()) {
-    operation_error(problem);
-  }
-  return add_activation(c.b, function, x);
-}
-
 // A name as a template argument.
 #define MESHTRAIN_NAME(text) constexpr char k_##text[] = #text
 MESHTRAIN_NAME(neg);
@@ -285,25 +343,6 @@ MESHTRAIN_NAME(gt);
 MESHTRAIN_NAME(ge);
 MESHTRAIN_NAME(logical_and);
 MESHTRAIN_NAME(logical_or);
-MESHTRAIN_NAME(relu);
-MESHTRAIN_NAME(relu6);
-MESHTRAIN_NAME(leaky_relu);
-MESHTRAIN_NAME(elu);
-MESHTRAIN_NAME(celu);
-MESHTRAIN_NAME(selu);
-MESHTRAIN_NAME(gelu);
-MESHTRAIN_NAME(silu);
-MESHTRAIN_NAME(glu);
-MESHTRAIN_NAME(tanh);
-MESHTRAIN_NAME(sigmoid);
-MESHTRAIN_NAME(log_sigmoid);
-MESHTRAIN_NAME(hard_sigmoid);
-MESHTRAIN_NAME(hard_silu);
-MESHTRAIN_NAME(hard_tanh);
-MESHTRAIN_NAME(softplus);
-MESHTRAIN_NAME(softsign);
-MESHTRAIN_NAME(softmax);
-MESHTRAIN_NAME(log_softmax);
 #undef MESHTRAIN_NAME
 
 }  // namespace
@@ -326,12 +365,24 @@ std::vector<Operation> elementwise_operations() {
       {"sin", "Sin", "numpy", "x", "", float_op<k_sin>},
       {"cos", "Cos", "numpy", "x", "", float_op<k_cos>},
       {"tan", "Tan", "numpy", "x", "", tan},
+      {"exp2", "Exp2", "numpy", "x", "", exp2},
+      {"arcsinh", "Arcsinh", "numpy", "x", "", arcsinh},
+      {"arccosh", "Arccosh", "numpy", "x", "", arccosh},
+      {"arctanh", "Arctanh", "numpy", "x", "", arctanh},
+      {"deg2rad", "Deg2rad", "numpy", "x", "", angle<true>},
+      {"rad2deg", "Rad2deg", "numpy", "x", "", angle<false>},
       {"sinh", "Sinh", "numpy", "x", "", hyperbolic<false>},
       {"cosh", "Cosh", "numpy", "x", "", hyperbolic<true>},
       {"erf", "Erf", "math", "x", "", float_op<k_erf>},
       {"floor", "Floor", "numpy", "x", "", floor_or_ceil<false>},
       {"ceil", "Ceil", "numpy", "x", "", floor_or_ceil<true>},
       {"round", "Round", "numpy", "x", "decimals=0", round_to},
+      {"trunc", "Trunc", "numpy", "x", "", trunc},
+      {"nan_to_num", "NanToNum", "numpy", "x", "nan=0.0, posinf=None, neginf=None", nan_to_num},
+      {"zeros_like", "ZerosLike", "numpy", "x", "dtype=None", number_like<0>},
+      {"ones_like", "OnesLike", "numpy", "x", "dtype=None", number_like<1>},
+      {"full_like", "FullLike", "numpy", "x, fill_value", "dtype=None", full_like},
+      {"stop_gradient", "StopGradient", "core", "variable", "", stop_gradient},
       {"isfinite", "Isfinite", "numpy", "x", "", float_op<k_is_finite>},
       {"isnan", "Isnan", "numpy", "x", "", is_nan},
       {"isinf", "Isinf", "numpy", "x", "", is_inf},
@@ -348,6 +399,7 @@ std::vector<Operation> elementwise_operations() {
       {"floor_divide", "FloorDivide", "numpy", "x1, x2", "", floor_divide},
       {"maximum", "Maximum", "numpy", "x1, x2", "", binary_op<k_max>},
       {"minimum", "Minimum", "numpy", "x1, x2", "", binary_op<k_min>},
+      {"hypot", "Hypot", "numpy", "x1, x2", "", hypot},
       {"logaddexp", "Logaddexp", "numpy", "x1, x2", "", logaddexp},
       {"equal", "Equal", "numpy", "x1, x2", "", equality<k_eq>},
       {"not_equal", "NotEqual", "numpy", "x1, x2", "", equality<k_ne>},
@@ -359,30 +411,6 @@ std::vector<Operation> elementwise_operations() {
       {"logical_or", "LogicalOr", "numpy", "x1, x2", "", logical<k_logical_or>},
       {"logical_xor", "LogicalXor", "numpy", "x1, x2", "", logical_xor},
       {"where", "Where", "numpy", "condition, x1, x2", "", where},
-  };
-}
-
-std::vector<Operation> activation_operations() {
-  return {
-      {"relu", "Relu", "nn", "x", "", activation<k_relu>},
-      {"relu6", "Relu6", "nn", "x", "", activation<k_relu6>},
-      {"leaky_relu", "LeakyRelu", "nn", "x", "negative_slope=0.2", activation<k_leaky_relu>},
-      {"elu", "Elu", "nn", "x", "alpha=1.0", activation<k_elu>},
-      {"celu", "Celu", "nn", "x", "alpha=1.0", activation<k_celu>},
-      {"selu", "Selu", "nn", "x", "", activation<k_selu>},
-      {"gelu", "Gelu", "nn", "x", "approximate=True", activation<k_gelu>},
-      {"silu", "Silu", "nn", "x", "", activation<k_silu>},
-      {"glu", "Glu", "nn", "x", "axis=-1", activation<k_glu>},
-      {"tanh", "Tanh", "numpy", "x", "", activation<k_tanh>},
-      {"sigmoid", "Sigmoid", "nn", "x", "", activation<k_sigmoid>},
-      {"log_sigmoid", "LogSigmoid", "nn", "x", "", activation<k_log_sigmoid>},
-      {"hard_sigmoid", "HardSigmoid", "nn", "x", "", activation<k_hard_sigmoid>},
-      {"hard_silu", "HardSilu", "nn", "x", "", activation<k_hard_silu>},
-      {"hard_tanh", "HardTanh", "nn", "x", "", activation<k_hard_tanh>},
-      {"softplus", "Softplus", "nn", "x", "", activation<k_softplus>},
-      {"softsign", "Softsign", "nn", "x", "", activation<k_softsign>},
-      {"softmax", "Softmax", "nn", "x", "axis=-1", activation<k_softmax>},
-      {"log_softmax", "LogSoftmax", "nn", "x", "axis=-1", activation<k_log_softmax>},
   };
 }
 

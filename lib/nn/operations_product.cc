@@ -1,4 +1,4 @@
-// matmul and einsum. Source: Keras 3.15 ops/numpy.py.
+// Products of tensors. Source: Keras 3.15 ops/numpy.py.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -61,6 +61,102 @@ ValueId matmul(Context& c) {
   const auto rank = static_cast<int>(b.shape(out).size());
   out = column ? b.squeeze(out, rank - 1) : out;
   return row ? b.squeeze(out, rank - 2) : out;
+}
+
+// The product with the dimensions `left` of the first summed over the dimensions `right` of the
+// second, pair by pair; the others follow, those of the first before those of the second.
+ValueId contracted(Context& c, const std::vector<ValueId>& x, const std::vector<int64_t>& left,
+                   const std::vector<int64_t>& right) {
+  const Shape &a = c.b.shape(x[0]), &b = c.b.shape(x[1]);
+  if (a.size() + b.size() > 26) {
+    operation_error("more than 26 dimensions");
+  }
+  std::string first, second, out;
+  for (size_t i = 0; i < a.size(); ++i) {
+    first += static_cast<char>('a' + i);
+  }
+  for (size_t i = 0; i < b.size(); ++i) {
+    second += static_cast<char>('a' + a.size() + i);
+  }
+  for (size_t i = 0; i < left.size(); ++i) {
+    const auto l = static_cast<size_t>(left[i]), r = static_cast<size_t>(right[i]);
+    if (a[l] != b[r]) {
+      operation_error(fmt::format("sizes {} of {} and {} of {} are summed together", a[l],
+                                  shape_string(a), b[r], shape_string(b)));
+    }
+    second[r] = first[l];
+  }
+  for (const std::string* letters : {&first, &second}) {
+    const std::string& other = letters == &first ? second : first;
+    for (const char letter : *letters) {
+      out += other.find(letter) == std::string::npos ? std::string(1, letter) : "";
+    }
+  }
+  return c.b.einsum(first + "," + second + "->" + out, {x[0], x[1]});
+}
+
+// As numpy.dot: over the last dimension of the first and the last but one of the second.
+ValueId dot(Context& c) {
+  const std::vector<ValueId> x = factors(c);
+  const auto a = static_cast<int64_t>(c.b.shape(x[0]).size());
+  const auto b = static_cast<int64_t>(c.b.shape(x[1]).size());
+  return a == 0 || b == 0 ? c.b.mul(x[0], x[1]) : contracted(c, x, {a - 1}, {b == 1 ? 0 : b - 2});
+}
+
+ValueId inner(Context& c) {
+  const std::vector<ValueId> x = factors(c);
+  const auto a = static_cast<int64_t>(c.b.shape(x[0]).size());
+  const auto b = static_cast<int64_t>(c.b.shape(x[1]).size());
+  return a == 0 || b == 0 ? c.b.mul(x[0], x[1]) : contracted(c, x, {a - 1}, {b - 1});
+}
+
+// All numbers of the first with all of the second: (n, m), or their sum of products.
+template <bool all_pairs>
+ValueId flat_product(Context& c) {
+  std::vector<ValueId> x = factors(c);
+  for (ValueId& value : x) {
+    value = c.b.reshape(value, {num_elements(c.b.shape(value))});
+  }
+  const std::vector<int64_t> summed = all_pairs ? std::vector<int64_t>{} : std::vector<int64_t>{0};
+  return contracted(c, x, summed, summed);
+}
+
+// `axes`: so many last of the first with as many first of the second, or a list of both.
+ValueId tensordot(Context& c) {
+  const std::vector<ValueId> x = factors(c);
+  const size_t a = c.b.shape(x[0]).size(), b = c.b.shape(x[1]).size();
+  const ExprValue& given = c.arguments.at("axes");
+  std::vector<int64_t> left, right;
+  if (const auto* pair = std::get_if<std::vector<ExprValue>>(&given.data)) {
+    if (pair->size() != 2) {
+      operation_error("`axes` must be a number, or a list for each of the two tensors");
+    }
+    const auto in_order = [&](const ExprValue& axes, size_t rank) {
+      const OperationArguments own = {{"axes", axes}};
+      const OperationContext one{c.b, c.floatx, {}, own};
+      one.axes("axes", rank);  // checks them
+      std::vector<int64_t> out = one.integers("axes");
+      for (int64_t& axis : out) {
+        axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+      }
+      return out;
+    };
+    left = in_order((*pair)[0], a);
+    right = in_order((*pair)[1], b);
+  } else {
+    const int64_t count = c.integer("axes");
+    if (count < 0 || count > static_cast<int64_t>(std::min(a, b))) {
+      operation_error(fmt::format("`axes` is {} for {} and {} dimensions", count, a, b));
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      left.push_back(static_cast<int64_t>(a) - count + i);
+      right.push_back(i);
+    }
+  }
+  if (left.size() != right.size()) {
+    operation_error("`axes` names more dimensions of one tensor than of the other");
+  }
+  return contracted(c, x, left, right);
 }
 
 struct Equation {
@@ -183,6 +279,11 @@ ValueId einsum(Context& c) {
 std::vector<Operation> product_operations() {
   return {
       {"matmul", "Matmul", "numpy", "x1, x2", "", matmul},
+      {"dot", "Dot", "numpy", "x1, x2", "", dot},
+      {"inner", "Inner", "numpy", "x1, x2", "", inner},
+      {"outer", "Outer", "numpy", "x1, x2", "", flat_product<true>},
+      {"vdot", "Vdot", "numpy", "x1, x2", "", flat_product<false>},
+      {"tensordot", "Tensordot", "numpy", "x1, x2", "axes=2", tensordot},
       {"einsum", "Einsum", "numpy", "*operands", "subscripts", einsum},
   };
 }

@@ -112,6 +112,18 @@ ValueId place_of_extremum(Context& c) {
   return c.boolean("keepdims") ? c.b.expand_dims(out, axis) : out;
 }
 
+ValueId count_nonzero(Context& c) {
+  const ValueId x = c.tensor(0);
+  const ValueId holds = c.b.binary("ne", x, constant_like(c.b, x, 0));
+  return c.b.reduce_sum(c.b.cast(holds, DType::kInt32), c.axes("axis", c.b.shape(x).size()));
+}
+
+// The mean; weights are not taken.
+ValueId average(Context& c) {
+  const ValueId x = c.floating(0);
+  return c.b.reduce_mean(x, c.axes("axis", c.b.shape(x).size()));
+}
+
 ValueId norm(Context& c) {
   const Reduced r = reduced_float(c);
   const double order = c.is_null("ord") ? 2 : c.number("ord");
@@ -130,6 +142,33 @@ ValueId normalize(Context& c) {
   }
   const ValueId x = c.floating(0);
   return l2_normalized(c.b, x, c.axis("axis", c.b.shape(x).size()));
+}
+
+// The `k` largest along the last axis, in order: their values and places.
+ValueId top_k(Context& c) {
+  const ValueId x = c.tensor(0);
+  const Shape& shape = c.b.shape(x);
+  const int64_t k = c.integer("k");
+  if (shape.empty() || k < 1 || k > shape.back() || c.part < -2 || c.part > 1) {
+    operation_error(
+        fmt::format("`k` is {}, not from 1 to the size of the last axis, or a part "
+                    "beside 0, the values, and 1, their places",
+                    k));
+  }
+  return c.b.top_k(x, k)[static_cast<size_t>((c.part + 2) % 2)];
+}
+
+// Values (0) or places (1) from the smallest up.
+template <size_t result>
+ValueId sorted(Context& c) {
+  ValueId x = c.floating(0);
+  if (c.is_null("axis")) {
+    operation_error("`axis` must be given", "such as axis=-1");
+  }
+  const size_t rank = c.b.shape(x).size(), axis = static_cast<size_t>(c.axis("axis", rank));
+  x = c.b.neg(move_axis(c.b, x, axis, rank - 1));
+  const ValueId out = c.b.top_k(x, c.b.shape(x).back())[result];
+  return move_axis(c.b, result == 0 ? c.b.neg(out) : out, rank - 1, axis);
 }
 
 ValueId running_sum(Context& c) {
@@ -161,6 +200,11 @@ std::vector<Operation> reduction_operations() {
       {"argmin", "Argmin", "numpy", "x", kArguments, place_of_extremum<false>},
       {"norm", "Norm", "linalg", "x", "ord=None, axis=None, keepdims=False", norm},
       {"normalize", "Normalize", "nn", "x", "axis=-1, order=2", normalize},
+      {"count_nonzero", "CountNonzero", "numpy", "x", "axis=None", count_nonzero},
+      {"average", "Average", "numpy", "x", "axis=None", average},
+      {"top_k", "TopK", "math", "x", "k, sorted=True", top_k, true},
+      {"sort", "Sort", "numpy", "x", "axis=-1", sorted<0>},
+      {"argsort", "Argsort", "numpy", "x", "axis=-1", sorted<1>},
       {"cumsum", "Cumsum", "numpy", "x", "axis=None", running_sum},
   };
 }

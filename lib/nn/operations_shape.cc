@@ -11,16 +11,7 @@ namespace {
 using Context = OperationContext;
 using Axes = std::vector<int64_t>;
 
-constexpr size_t kMaxParts = 1024;  // of take, tile
-constexpr size_t kMaxRank = 16;
-
-size_t rank_of(Context& c, ValueId x) {
-  return c.b.shape(x).size();
-}
-
-int axis_of(Context& c, ValueId x, std::string_view name = "axis") {
-  return static_cast<int>(c.axis(name, rank_of(c, x)));
-}
+constexpr size_t kMaxIndices = 1024;  // of take
 
 ValueId reshape(Context& c) {
   const ValueId x = c.tensor(0);
@@ -50,16 +41,16 @@ ValueId ravel(Context& c) {
 
 ValueId transpose(Context& c) {
   const ValueId x = c.tensor(0);
-  Axes order = c.axes("axes", rank_of(c, x));  // checks them
-  if (order.size() != rank_of(c, x)) {
-    operation_error(fmt::format("`axes` must name all {} dimensions", rank_of(c, x)));
+  Axes order = c.axes("axes", c.rank(x));  // checks them
+  if (order.size() != c.rank(x)) {
+    operation_error(fmt::format("`axes` must name all {} dimensions", c.rank(x)));
   }
   if (c.is_null("axes")) {
     std::reverse(order.begin(), order.end());
   } else {
     order = c.integers("axes");
     for (int64_t& axis : order) {
-      axis = *axis_in(axis, rank_of(c, x));
+      axis = *axis_in(axis, c.rank(x));
     }
   }
   return c.b.transpose(x, order);
@@ -67,22 +58,22 @@ ValueId transpose(Context& c) {
 
 ValueId swapaxes(Context& c) {
   const ValueId x = c.tensor(0);
-  Axes order(rank_of(c, x));
+  Axes order(c.rank(x));
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::swap(order[static_cast<size_t>(axis_of(c, x, "axis1"))],
-            order[static_cast<size_t>(axis_of(c, x, "axis2"))]);
+  std::swap(order[static_cast<size_t>(c.axis_of(x, "axis1"))],
+            order[static_cast<size_t>(c.axis_of(x, "axis2"))]);
   return c.b.transpose(x, order);
 }
 
 ValueId moveaxis(Context& c) {
   const ValueId x = c.tensor(0);
-  return move_axis(c.b, x, static_cast<size_t>(axis_of(c, x, "source")),
-                   static_cast<size_t>(axis_of(c, x, "destination")));
+  return move_axis(c.b, x, static_cast<size_t>(c.axis_of(x, "source")),
+                   static_cast<size_t>(c.axis_of(x, "destination")));
 }
 
 ValueId expand_dims(Context& c) {
   ValueId x = c.tensor(0);
-  Axes places = c.axes("axis", rank_of(c, x) + c.integers("axis").size());
+  Axes places = c.axes("axis", c.rank(x) + c.integers("axis").size());
   for (const int64_t place : places) {
     x = c.b.expand_dims(x, static_cast<int>(place));
   }
@@ -91,7 +82,7 @@ ValueId expand_dims(Context& c) {
 
 ValueId squeeze(Context& c) {
   ValueId x = c.tensor(0);
-  Axes axes = c.axes("axis", rank_of(c, x));
+  Axes axes = c.axes("axis", c.rank(x));
   std::reverse(axes.begin(), axes.end());
   for (const int64_t axis : axes) {
     const int64_t size = c.b.shape(x)[static_cast<size_t>(axis)];
@@ -106,89 +97,10 @@ ValueId squeeze(Context& c) {
 
 ValueId flip(Context& c) {
   ValueId x = c.tensor(0);
-  for (const int64_t axis : c.axes("axis", rank_of(c, x))) {
+  for (const int64_t axis : c.axes("axis", c.rank(x))) {
     x = c.b.reverse(x, static_cast<int>(axis));
   }
   return x;
-}
-
-std::vector<ValueId> listed(Context& c) {
-  if (!c.operands[0].is_list || c.operands[0].list.empty()) {
-    operation_error("it takes a list of tensors", "write [a, b]");
-  }
-  return c.promoted(c.operands[0].list);
-}
-
-ValueId concatenate(Context& c) {
-  std::vector<ValueId> parts = listed(c);
-  const int axis = axis_of(c, parts[0]);
-  const auto without = [&](ValueId part) {
-    Shape shape = c.b.shape(part);
-    shape[static_cast<size_t>(axis)] = 0;
-    return shape;
-  };
-  for (const ValueId part : parts) {
-    if (rank_of(c, part) != rank_of(c, parts[0]) || without(part) != without(parts[0])) {
-      operation_error(fmt::format("shapes {} and {} differ beside axis {}",
-                                  shape_string(c.b.shape(parts[0])), shape_string(c.b.shape(part)),
-                                  axis));
-    }
-  }
-  return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
-}
-
-ValueId stack(Context& c) {
-  std::vector<ValueId> parts = listed(c);
-  const auto axis = static_cast<int>(c.axis("axis", rank_of(c, parts[0]) + 1));
-  const Shape shape = c.b.shape(parts[0]);
-  for (ValueId& part : parts) {
-    if (c.b.shape(part) != shape) {
-      operation_error(fmt::format("shapes {} and {} differ", shape_string(shape),
-                                  shape_string(c.b.shape(part))));
-    }
-    part = c.b.expand_dims(part, axis);
-  }
-  return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
-}
-
-int64_t count_above_0(int64_t count) {
-  if (count < 1 || count > static_cast<int64_t>(kMaxParts)) {
-    operation_error(fmt::format("`repeats` {} is not in [1, {}]", count, kMaxParts));
-  }
-  return count;
-}
-
-ValueId tile(Context& c) {
-  ValueId x = c.tensor(0);
-  Axes repeats = c.integers("repeats");
-  if (repeats.size() > kMaxRank) {
-    operation_error(fmt::format("more than {} dimensions", kMaxRank));
-  }
-  while (repeats.size() < rank_of(c, x)) {
-    repeats.insert(repeats.begin(), 1);
-  }
-  while (rank_of(c, x) < repeats.size()) {
-    x = c.b.expand_dims(x, 0);
-  }
-  for (size_t i = 0; i < repeats.size(); ++i) {
-    const auto count = static_cast<size_t>(count_above_0(repeats[i]));
-    x = count == 1 ? x : c.b.concat(std::vector<ValueId>(count, x), static_cast<int>(i));
-  }
-  return x;
-}
-
-ValueId repeat(Context& c) {
-  if (c.is_null("axis")) {
-    operation_error("`axis` must be given", "such as axis=1");
-  }
-  const ValueId x = c.tensor(0);
-  const auto axis = static_cast<size_t>(axis_of(c, x));
-  const int64_t count = count_above_0(c.integer("repeats"));
-  Shape spread = c.b.shape(x), merged = spread;
-  spread.insert(spread.begin() + static_cast<std::ptrdiff_t>(axis) + 1, count);
-  merged[axis] *= count;
-  const ValueId apart = c.b.expand_dims(x, static_cast<int>(axis) + 1);
-  return c.b.reshape(c.b.broadcast_to(apart, spread), merged);
 }
 
 ValueId broadcast_to(Context& c) {
@@ -201,28 +113,68 @@ ValueId broadcast_to(Context& c) {
   return c.b.broadcast_to(x, shape);
 }
 
-// One pair (before, after) for all dimensions, or one each.
-ValueId pad(Context& c) {
-  ValueId x = c.tensor(0);
-  if (c.text("mode") != "constant") {
-    operation_error("`mode` must be \"constant\"");
+struct Pixels {
+  int64_t batch, rows, columns, channels, block;
+  bool first;  // the channels come first
+};
+
+Pixels pixels_of(Context& c, ValueId x) {
+  const std::string format = c.text("data_format");
+  const int64_t block = c.integer("block_size");
+  const Shape& shape = c.b.shape(x);
+  if (shape.size() != 4 || block < 1 || (format != "channels_last" && format != "channels_first")) {
+    operation_error(
+        "it takes images of 4 dimensions, a `block_size` of at least 1, and a "
+        "`data_format` channels_last or channels_first");
   }
-  const ExprValue& given = c.arguments.at("pad_width");
-  const auto* pairs = std::get_if<std::vector<ExprValue>>(&given.data);
-  const size_t rank = rank_of(c, x);
-  for (size_t i = 0; i < rank; ++i) {
-    const bool one_each = pairs != nullptr && pairs->size() == rank && !pairs->empty() &&
-                          std::holds_alternative<std::vector<ExprValue>>((*pairs)[0].data);
-    const OperationArguments own = {{"pad_width", one_each ? (*pairs)[i] : given}};
-    Axes pair = OperationContext{c.b, c.floatx, {}, own}.integers("pad_width");
-    pair.resize(pair.size() == 1 ? 2 : pair.size(), pair[0]);
-    if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0) {
-      operation_error(
-          fmt::format("`pad_width` must be [before, after] for each of {} dimensions", rank));
-    }
-    x = pair[0] + pair[1] == 0 ? x : c.b.pad(x, static_cast<int>(i), pair[0], pair[1]);
+  const bool first = format == "channels_first";
+  return first ? Pixels{shape[0], shape[2], shape[3], shape[1], block, true}
+               : Pixels{shape[0], shape[1], shape[2], shape[3], block, false};
+}
+
+// Each pixel becomes a block of pixels with fewer channels.
+ValueId depth_to_space(Context& c) {
+  const ValueId x = c.tensor(0);
+  const auto [n, h, w, channels, block, first] = pixels_of(c, x);
+  const int64_t left = channels / (block * block);
+  if (channels % (block * block) != 0) {
+    operation_error(fmt::format("{} channels do not divide by {}", channels, block * block));
   }
-  return x;
+  const ValueId apart = c.b.reshape(
+      x, first ? Shape{n, left, block, block, h, w} : Shape{n, h, w, block, block, left});
+  const ValueId moved =
+      c.b.transpose(apart, first ? Axes{0, 1, 4, 2, 5, 3} : Axes{0, 1, 3, 2, 4, 5});
+  return c.b.reshape(
+      moved, first ? Shape{n, left, h * block, w * block} : Shape{n, h * block, w * block, left});
+}
+
+ValueId space_to_depth(Context& c) {
+  const ValueId x = c.tensor(0);
+  const auto [n, h, w, channels, block, first] = pixels_of(c, x);
+  if (h % block != 0 || w % block != 0) {
+    operation_error(fmt::format("{} x {} pixels do not divide by {}", h, w, block));
+  }
+  const int64_t rows = h / block, columns = w / block, more = channels * block * block;
+  const ValueId apart = c.b.reshape(x, first ? Shape{n, channels, rows, block, columns, block}
+                                             : Shape{n, rows, block, columns, block, channels});
+  const ValueId moved =
+      c.b.transpose(apart, first ? Axes{0, 1, 3, 5, 2, 4} : Axes{0, 1, 3, 2, 4, 5});
+  return c.b.reshape(moved, first ? Shape{n, more, rows, columns} : Shape{n, rows, columns, more});
+}
+
+// Of the last two dimensions what lies on one side of the diagonal `k`; 0 elsewhere.
+template <bool lower>
+ValueId triangle(Context& c) {
+  Builder& b = c.b;
+  const ValueId x = c.tensor(0);
+  const size_t rank = c.rank(x);
+  if (rank < 2) {
+    operation_error("it takes at least two dimensions");
+  }
+  const Shape matrix{b.shape(x)[rank - 2], b.shape(x)[rank - 1]};
+  const ValueId rows = b.iota(matrix, 0, DType::kInt32), columns = b.iota(matrix, 1, DType::kInt32);
+  const ValueId end = b.add(rows, static_cast<double>(c.integer("k")));
+  return b.select(b.binary(lower ? "le" : "ge", columns, end), x, constant_like(b, x, 0));
 }
 
 // --- indices ---------------------------------------------------------------------------------
@@ -281,12 +233,12 @@ ValueId get_item(Context& c) {
     ellipses += is_ellipsis(entry) ? 1 : 0;
     used += is_ellipsis(entry) || std::holds_alternative<std::monostate>(entry.data) ? 0 : 1;
   }
-  if (used > rank_of(c, x) || ellipses > 1) {
+  if (used > c.rank(x) || ellipses > 1) {
     operation_error(ellipses > 1
                         ? "an index has one `...` at most"
                         : fmt::format("{} indices for {}", used, shape_string(b.shape(x))));
   }
-  const size_t skipped = rank_of(c, x) - used;
+  const size_t skipped = c.rank(x) - used;
   Axes removed;
   int axis = 0;
   for (const ExprValue& entry : key) {
@@ -314,10 +266,10 @@ ValueId take(Context& c) {
     operation_error("`axis` must be given", "such as axis=1");
   }
   const ValueId x = c.tensor(0);
-  const int axis = axis_of(c, x);
+  const int axis = c.axis_of(x);
   const Axes indices = c.integers("indices");
-  if (indices.empty() || indices.size() > kMaxParts) {
-    operation_error(fmt::format("{} indices, not 1 to {}", indices.size(), kMaxParts));
+  if (indices.empty() || indices.size() > kMaxIndices) {
+    operation_error(fmt::format("{} indices, not 1 to {}", indices.size(), kMaxIndices));
   }
   std::vector<ValueId> parts;
   for (const int64_t index : indices) {
@@ -341,7 +293,7 @@ ValueId one_hot(Context& c) {
     operation_error("`dtype` must be null or the name of a number's type");
   }
   const ValueId rows = c.b.one_hot(ids, count, *dtype);
-  const size_t rank = rank_of(c, rows);
+  const size_t rank = c.rank(rows);
   return move_axis(c.b, rows, rank - 1, static_cast<size_t>(c.axis("axis", rank)));
 }
 
@@ -358,12 +310,13 @@ std::vector<Operation> shape_operations() {
       {"expand_dims", "ExpandDims", "numpy", "x", "axis", expand_dims},
       {"squeeze", "Squeeze", "numpy", "x", "axis=None", squeeze},
       {"flip", "Flip", "numpy", "x", "axis=None", flip},
-      {"concatenate", "Concatenate", "numpy", "xs", "axis=0", concatenate},
-      {"stack", "Stack", "numpy", "xs", "axis=0", stack},
-      {"tile", "Tile", "numpy", "x", "repeats", tile},
-      {"repeat", "Repeat", "numpy", "x", "repeats, axis=None", repeat},
+      {"depth_to_space", "DepthToSpace", "nn", "x", "block_size, data_format='channels_last'",
+       depth_to_space},
+      {"space_to_depth", "SpaceToDepth", "nn", "x", "block_size, data_format='channels_last'",
+       space_to_depth},
+      {"tril", "Tril", "numpy", "x", "k=0", triangle<true>},
+      {"triu", "Triu", "numpy", "x", "k=0", triangle<false>},
       {"broadcast_to", "BroadcastTo", "numpy", "x", "shape", broadcast_to},
-      {"pad", "Pad", "numpy", "x", "pad_width, mode='constant'", pad},
       {"take", "Take", "numpy", "x", "indices, axis=None", take},
       {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1, dtype=None", one_hot},
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -165,7 +166,23 @@ class Tracer {
     return ExprValue{std::move(parts)};
   }
 
+  // `split(x, 3)[0]`: the part of the list that the index of a call names.
+  std::optional<int64_t> part_of_list(const ExprNode& node) {
+    const ExprNode& indexed = node.children[0];
+    const Operation* operation =
+        indexed.kind == Kind::kCall ? find_operation(indexed.text) : nullptr;
+    if (operation == nullptr || !operation->gives_list || node.children.size() != 2) {
+      return std::nullopt;
+    }
+    const ExprValue entry = index_entry(node.children[1]);
+    const auto* part = std::get_if<int64_t>(&entry.data);
+    return part == nullptr ? std::nullopt : std::optional(*part);
+  }
+
   Operand index(const ExprNode& node) {
+    if (const std::optional<int64_t> part = part_of_list(node)) {
+      return call(node.children[0], part);
+    }
     const Operand indexed = trace(node.children[0]);
     std::vector<ExprValue> key;
     for (size_t i = 1; i < node.children.size(); ++i) {
@@ -185,7 +202,7 @@ class Tracer {
                node.offset);
   }
 
-  Operand call(const ExprNode& node) {
+  Operand call(const ExprNode& node, std::optional<int64_t> part = {}) {
     std::vector<Operand> given;
     bool of_tensors = false, has_keyword = false;
     for (size_t i = 0; i < node.children.size(); ++i) {
@@ -209,7 +226,15 @@ class Tracer {
                       nearest ? fmt::format("did you mean `{}`?", *nearest)
                               : "functions are those of keras.ops that configs/KERAS.md lists"};
     }
-    return bind(*operation, node, std::move(given));
+    if (operation->gives_list && !part) {
+      throw ExprError{node.offset,
+                      fmt::format("{} gives a list of tensors", operation->name),
+                      {},
+                      fmt::format("take one of them: {}(...)[0]", operation->name)};
+    }
+    Operand out = bind(*operation, node, std::move(given));
+    out_.calls.back().part = part.value_or(0);
+    return out;
   }
 
   // Python's rules: first by place, then by name.
@@ -312,7 +337,7 @@ class Tracer {
                       {},
                       "split it over several layers"};
     }
-    out_.calls.push_back({&operation, std::move(operands), std::move(arguments), offset});
+    out_.calls.push_back({&operation, std::move(operands), std::move(arguments), offset, 0});
     return {.tensor = static_cast<int>(out_.inputs.size() + out_.calls.size()) - 1};
   }
 
@@ -337,7 +362,7 @@ std::vector<ValueId> run_calls(Builder& builder, const TensorProgram& program,
                                std::span<const ValueId> inputs, DType floatx) {
   std::vector<ValueId> values(inputs.begin(), inputs.end());
   for (const TensorProgram::Call& call : program.calls) {
-    OperationContext context{builder, floatx, {}, call.arguments};
+    OperationContext context{builder, floatx, {}, call.arguments, call.part};
     for (const Operand& operand : call.operands) {
       context.operands.push_back(in_graph(operand, values));
     }

@@ -20,6 +20,7 @@ struct TensorProgram {
     std::vector<Operand> operands;
     OperationArguments arguments;  // all of them
     size_t offset = 0;             // of the call in the expression's text
+    int64_t part = 0;              // which tensor, of an operation that gives a list
   };
   std::vector<std::string> inputs;  // their names
   std::vector<Call> calls;

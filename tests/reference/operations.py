@@ -27,6 +27,9 @@ SAMPLES, STEPS = 8, 4
 KERAS_FAILS = {"norm(x, axis=-1)", "norm(x, ord=1, axis=1)"}  # its Norm cannot be called with an axis
 # Results without the batch, between operations: such a graph is refused on import.
 WITHOUT_BATCH = {"x - mean(x, axis=0, keepdims=True)", "x / (sum(x * x) + 1)", "ravel(x)[:5] * x",
+                 "x1 * mean(vstack([x1, x2]), axis=0, keepdims=True)", "vdot(x1, x2) * x1",
+                 "outer(x1[:, 0, 0], x2[0, 0])", "inner(x1, x2[0])",
+                 "tensordot(x1, x2[0], axes=[[2], [1]])", "tensordot(x1, x2[0], axes=2)", "dot(x1, transpose(x2[0]))",
                  "matmul(x1, x2[0, 0])", "einsum('bij,bkj', x1, x2)[0] + x1[:, :, :4]"}
 MESHES = {"1x1": "cpu:1", "2x2": "cpu:4"}
 SPLIT = ["distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",

@@ -125,8 +125,11 @@ std::string KerasGraph::operation_name(int call, int tensor) const {
 
 OrderedJson KerasGraph::operand_reference(int call, int tensor) const {
   const auto num_inputs = static_cast<int>(program_of(call)->inputs.size());
-  return tensor < num_inputs ? reference(model_.calls()[call].inputs[tensor])
-                             : OrderedJson::array({operation_name(call, tensor), nodes_[call], 0});
+  if (tensor < num_inputs) {
+    return reference(model_.calls()[call].inputs[tensor]);
+  }
+  const int64_t part = program_of(call)->calls[static_cast<size_t>(tensor - num_inputs)].part;
+  return OrderedJson::array({operation_name(call, tensor), nodes_[call], part});
 }
 
 OrderedJson KerasGraph::operand(int call, const Operand& operand,

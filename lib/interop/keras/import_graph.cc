@@ -1,5 +1,6 @@
 #include "interop/keras/import_graph.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -382,13 +383,35 @@ class GraphReader {
       outputs.push_back(key);
     }
     const std::set<NodeKey> masks = nodes_of_masks(found.nodes, outputs);
+    const std::map<NodeKey, size_t> parts = parts_read(found.nodes, outputs);
     for (const NodeKey& key : order_of_nodes(found.nodes, done, json_)) {
       if (!done.contains(key) && !masks.contains(key)) {  // an input already is
-        done[key] = run_node(found.nodes.at(key), groups, done);
+        const auto read = parts.find(key);
+        done[key] =
+            run_node(found.nodes.at(key), groups, read == parts.end() ? 1 : read->second, done);
         follow_mask(found.nodes, found.nodes.at(key), done[key], done);
       }
     }
     return collect_outputs(config, found.functional, done, is_top);
+  }
+
+  // How many tensors of each node others read: of a list as many as its last one that is read.
+  std::map<NodeKey, size_t> parts_read(const std::map<NodeKey, KerasNode>& nodes,
+                                       const std::vector<TensorKey>& outputs) const {
+    std::map<NodeKey, size_t> out;
+    const auto read = [&](const TensorKey& key) {
+      if (key.tensor >= kMaxCalls) {
+        json_.malformed(
+            fmt::format("`{}` has no output {}", printable(key.node.first), key.tensor));
+      }
+      size_t& count = out[key.node];
+      count = std::max(count, key.tensor + 1);
+    };
+    for (const auto& [key, node] : nodes) {
+      std::for_each(node.needs.begin(), node.needs.end(), read);
+    }
+    std::for_each(outputs.begin(), outputs.end(), read);
+    return out;
   }
 
   void bind_inputs(const Json& config, const Json& layers, const std::vector<std::string>& groups,
@@ -414,8 +437,9 @@ class GraphReader {
     }
   }
 
+  // `parts`: how many tensors of an operation are read.
   std::vector<int> run_node(const KerasNode& node, const std::vector<std::string>& groups,
-                            const Done& done) {
+                            size_t parts, const Done& done) {
     std::vector<int> inputs;
     for (const TensorKey& need : node.needs) {
       inputs.push_back(output_of(need, done));
@@ -427,16 +451,21 @@ class GraphReader {
       }
       return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
-    std::string problem;
-    const std::optional<Json> as_layer =
-        layer_of_operation(*node.layer, node.args, node.kwargs, problem);
-    if (!as_layer) {
-      json_.refuse(name_of_layer(*node.layer, json_),
-                   json_.need_text(*node.layer, "class_name", "an operation"), problem);
-      return {add_call(layer_of(*node.layer, ""), inputs)};
+    // Of an operation that gives a list each tensor is a layer.
+    std::vector<int> out;
+    for (size_t part = 0; part < parts; ++part) {
+      std::string problem;
+      const std::optional<Json> as_layer =
+          layer_of_operation(*node.layer, node.args, node.kwargs, part, problem);
+      if (!as_layer) {
+        json_.refuse(name_of_layer(*node.layer, json_),
+                     json_.need_text(*node.layer, "class_name", "an operation"), problem);
+        return std::vector<int>(parts, add_call(layer_of(*node.layer, ""), inputs));
+      }
+      operations_.push_back(std::make_unique<Json>(*as_layer));
+      out.push_back(add_call(layer_of(*operations_.back(), ""), inputs));
     }
-    operations_.push_back(std::make_unique<Json>(*as_layer));
-    return {add_call(layer_of(*operations_.back(), ""), inputs)};
+    return out;
   }
 
   // --- masks -----------------------------------------------------------------------------------

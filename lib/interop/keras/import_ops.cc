@@ -185,11 +185,15 @@ bool is_operation(const Json& layer) {
 }
 
 std::optional<Json> layer_of_operation(const Json& operation, const Json& args, const Json& kwargs,
-                                       std::string& problem) {
+                                       size_t part, std::string& problem) {
   const std::string op = operation.at("class_name").get<std::string>();
   const Json& config = operation.at("config");
   const Json name = config.value("name", to_snake_case(op));
   const Operation* const known = find_operation_class(op);
+  if (part > 0 && (known == nullptr || !known->gives_list)) {
+    problem = fmt::format("has no output {}", part);
+    return std::nullopt;
+  }
   if (args.size() == 1 && is_tensor(args[0])) {
     if (auto activation = activation_of(op, config, name, known != nullptr)) {
       return activation;
@@ -201,7 +205,8 @@ std::optional<Json> layer_of_operation(const Json& operation, const Json& args, 
   }
   try {
     int tensors = 0;
-    const TensorProgram::Call call = call_of(*known, config, args, kwargs, tensors);
+    TensorProgram::Call call = call_of(*known, config, args, kwargs, tensors);
+    call.part = static_cast<int64_t>(part);
     std::vector<std::string> names;
     for (int i = 0; i < tensors; ++i) {
       names.push_back(tensors == 1 ? "x" : fmt::format("x{}", i + 1));

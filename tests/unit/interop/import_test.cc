@@ -214,6 +214,34 @@ TEST_CASE("calls that give inputs by name, and lists of no masks, are calls like
   }
 }
 
+TEST_CASE("of an operation that gives a list each tensor that is read is a layer") {
+  const auto tensor = [](const std::string& name, int part) {
+    return R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 2], "dtype": "float32",
+               "keras_history": [")" +
+           name + R"(", 0, )" + std::to_string(part) + "]}}";
+  };
+  const auto model = [&](const std::string& operation, const std::string& more, int part) {
+    return R"({"class_name": "Functional", "config": {"name": "m", "layers": [)"
+           R"({"class_name": "InputLayer", "name": "x", "inbound_nodes": [],
+               "config": {"name": "x", "batch_shape": [null, 6], "dtype": "float32"}},
+              {"module": "keras.src.ops.numpy", "class_name": ")" +
+           operation + R"(", "name": "s", "config": {"name": "s", "axis": 1)" + more + R"(},
+               "inbound_nodes": [{"args": [)" +
+           tensor("x", 0) + R"(], "kwargs": {}}]},
+              {"class_name": "Add", "name": "sum", "config": {"name": "sum"},
+               "inbound_nodes": [{"args": [[)" +
+           tensor("s", 0) + ", " + tensor("s", part) + R"(]], "kwargs": {}}]}],
+            "input_layers": [["x", 0, 0]], "output_layers": [["sum", 0, 0]]}})";
+  };
+  CHECK(body(model("Split", R"(, "indices_or_sections": 3)", 2)) ==
+        R"(    - Input: {name: x, shape: [6]}
+    - Lambda: {name: s, function: "=split(x, indices_or_sections=3, axis=1)[0]", inputs: x}
+    - Lambda: {name: s_2, function: "=split(x, indices_or_sections=3, axis=1)[2]", inputs: x}
+    - Add: {name: sum, inputs: [s, s_2]}
+)");
+  CHECK(caught([&] { import_text(model("Flip", "", 1)); }).says("has no output 1"));
+}
+
 TEST_CASE("losses name outputs of nested models by the models") {
   const auto model = [](const std::string& name) {
     return R"({"class_name": "Sequential", "name": ")" + name + R"(", "config": {"name": ")" +
