@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -25,15 +26,6 @@ void transpose_rows(const std::byte* from, std::byte* to, int64_t rows, int64_t 
         out[i * to_row + c] = in[i + c * from_column];
     }
   }
-}
-
-template <class T>
-void copy_strided(const std::byte* from, std::byte* to, int64_t n, int64_t from_stride,
-                  int64_t to_stride) {
-  const T* in = reinterpret_cast<const T*>(from);
-  T* out = reinterpret_cast<T*>(to);
-  for (int64_t i = 0; i < n; ++i)
-    out[i * to_stride] = in[i * from_stride];
 }
 
 // Calls function(T{}) with an unsigned type of this size.
@@ -72,30 +64,31 @@ class RunCopy final : public Kernel {
   double cost() const override {
     const bool straight = loop_.strides[0].back() == 1 && loop_.strides[1].back() == 1;
     return static_cast<double>(rows_ * run_) * (straight ? 0.02 * item_size_ : 1.0) +
-           static_cast<double>(rows_) * 4;
+           static_cast<double>(rows_) * 2;
   }
   void run(int64_t begin, int64_t end, std::byte*) const override {
     const size_t outer = loop_.rank() - 1;
-    const int64_t from_stride = loop_.strides[0].back();
-    const int64_t to_stride = loop_.strides[1].back();
+    const std::array<const int64_t*, 2> strides = {loop_.strides[0].data(),
+                                                   loop_.strides[1].data()};
+    const int64_t from_stride = strides[0][outer], to_stride = strides[1][outer];
+    const auto copy = [&](const std::array<int64_t, 2>& at, int64_t rows, int64_t column) {
+      const Rows block{.rows = rows,
+                       .size = std::min(chunk_, run_ - column),
+                       .from_row = outer == 0 ? 0 : strides[0][outer - 1],
+                       .to_row = outer == 0 ? 0 : strides[1][outer - 1],
+                       .from = from_stride,
+                       .to = to_stride};
+      copy_rows(from_ + (at[0] + column * from_stride) * item_size_,
+                to_ + (at[1] + column * to_stride) * item_size_, item_size_, block);
+    };
+    if (chunks_ == 1) {
+      walk_rows(loop_.sizes, strides, outer, begin, end - begin,
+                [&](const auto& at, int64_t rows) { copy(at, rows, 0); });
+      return;
+    }
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t row = unit / chunks_;
-      const int64_t column = unit % chunks_ * chunk_;
-      const int64_t n = std::min(chunk_, run_ - column);
-      const std::byte* in =
-          from_ + (offset_of(loop_.sizes, loop_.strides[0], outer, row) + column * from_stride) *
-                      item_size_;
-      std::byte* out =
-          to_ +
-          (offset_of(loop_.sizes, loop_.strides[1], outer, row) + column * to_stride) * item_size_;
-      if (from_stride == 1 && to_stride == 1) {
-        std::memcpy(out, in, static_cast<size_t>(n * item_size_));
-      } else if (from_stride == 0 && to_stride == 1) {
-        fill_elements(out, in, item_size_, n);
-      } else {
-        dispatch_size(item_size_,
-                      [&]<class T>(T) { copy_strided<T>(in, out, n, from_stride, to_stride); });
-      }
+      walk_rows(loop_.sizes, strides, outer, unit / chunks_, 1,
+                [&](const auto& at, int64_t rows) { copy(at, rows, unit % chunks_ * chunk_); });
     }
   }
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {

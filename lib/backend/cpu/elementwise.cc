@@ -1,10 +1,12 @@
 #include "backend/cpu/elementwise.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backend/cpu/half_tape.h"
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/tape_plan.h"
 #include "backend/cpu/types.h"
 
@@ -40,6 +42,9 @@ class Tape final : public Kernel {
 
   void choose_blocks();
   Block block(int64_t index) const;
+  int64_t alignment(int64_t target) const;
+  const std::byte* gathered(const TapePlan::Operand& operand, int64_t& held, const Block& block,
+                            std::byte* out) const;
   const std::byte* read(const Place& place, const Block& block, std::byte* scratch) const;
   const std::byte* gather(const TapePlan::Operand& operand, const Block& block,
                           std::byte* out) const;
@@ -54,29 +59,28 @@ class Tape final : public Kernel {
   int64_t blocks_per_row_ = 0;  // > 0: blocks end where the last dimension does
   int64_t num_blocks_ = 0;
   size_t slot_bytes_ = 0;
-  size_t value_bytes_ = 0;  // of copies of all values, before the slots
+  size_t held_ = 0;         // where the spans are noted that the slots of operands hold
+  size_t value_bytes_ = 0;  // of copies of all values and held spans, before the slots
 };
 
 Tape::Tape(TapePlan plan) : plan_(std::move(plan)) {
   choose_blocks();
   slot_bytes_ = static_cast<size_t>((block_size_ * plan_.widest + 63) / 64 * 64) + kSlotGap;
-  value_bytes_ = (plan_.values.size() * kValueBytes + 63) / 64 * 64;
+  held_ = plan_.values.size() * kValueBytes;
+  value_bytes_ = (held_ + plan_.operands.size() * sizeof(int64_t) + 63) / 64 * 64;
 }
 
 void Tape::choose_blocks() {
   const size_t arrays =
       static_cast<size_t>(plan_.num_slots) + plan_.operands.size() + plan_.results.size();
   const int64_t target = arrays > kManyArrays ? kSmallBlock : kBlock;
-  const bool by_rows = std::any_of(
-      plan_.operands.begin(), plan_.operands.end(), [](const TapePlan::Operand& operand) {
-        return operand.pattern == Pattern::kPeriodic || operand.pattern == Pattern::kStrided;
-      });
   if (plan_.total == 0)
     return;
-  if (!by_rows) {
+  const int64_t step = alignment(target);
+  if (step == 0) {
     block_size_ = elements_of_unit(plan_.total, target);
-  } else if (plan_.last <= target) {
-    block_size_ = target / plan_.last * plan_.last;
+  } else if (step <= target) {
+    block_size_ = target / step * step;
   } else {
     blocks_per_row_ = (plan_.last + target - 1) / target;
     block_size_ = ((plan_.last + blocks_per_row_ - 1) / blocks_per_row_ + 15) / 16 * 16;
@@ -85,6 +89,20 @@ void Tape::choose_blocks() {
     return;
   }
   num_blocks_ = (plan_.total + block_size_ - 1) / block_size_;
+}
+
+// What blocks should be multiples of, so that they begin where rows and periods do: the longest of
+// them, which is a multiple of the others. 0: no operand has any.
+int64_t Tape::alignment(int64_t target) const {
+  int64_t longest = 0;
+  for (const TapePlan::Operand& operand : plan_.operands) {
+    if (operand.pattern != Pattern::kPeriodic && operand.pattern != Pattern::kStrided)
+      continue;
+    longest = std::max(longest, plan_.last);
+    if (plan_.last <= target)
+      longest = std::max(longest, operand.period);
+  }
+  return longest;
 }
 
 Tape::Block Tape::block(int64_t index) const {
@@ -102,30 +120,50 @@ Tape::Block Tape::block(int64_t index) const {
 const std::byte* Tape::gather(const TapePlan::Operand& operand, const Block& block,
                               std::byte* out) const {
   const size_t outer = plan_.sizes.size() - 1;
-  const int64_t stride = operand.strides.back();
-  const int64_t size = operand.item_size;
+  const int64_t stride = operand.strides.back(), size = operand.item_size;
+  const std::array<const int64_t*, 1> strides = {operand.strides.data()};
   std::byte* place = out;
+  const std::byte* adjacent = nullptr;
+  const auto copy = [&](int64_t row, int64_t count, int64_t column, int64_t n) {
+    walk_rows(plan_.sizes, strides, outer, row, count, [&](const auto& at, int64_t rows) {
+      const std::byte* source = operand.data + (at[0] + column * stride) * size;
+      if (stride == 1 && n == block.size) {
+        adjacent = source;
+        return;
+      }
+      copy_rows(source, place, size,
+                {.rows = rows,
+                 .size = n,
+                 .from_row = outer == 0 ? 0 : operand.strides[outer - 1],
+                 .to_row = n,
+                 .from = stride,
+                 .to = 1});
+      place += rows * n * size;
+    });
+  };
   for (int64_t i = block.begin, end = block.begin + block.size; i < end;) {
     const int64_t column = i % plan_.last;
-    const int64_t n = std::min(plan_.last - column, end - i);
-    const std::byte* source =
-        operand.data +
-        (offset_of(plan_.sizes, operand.strides, outer, i / plan_.last) + column * stride) * size;
-    if (stride == 1) {
-      if (n == block.size)
-        return source;
-      std::memcpy(place, source, static_cast<size_t>(n * size));
-    } else if (stride == 0) {
-      fill_elements(place, source, size, n);
-    } else {
-      for (int64_t j = 0; j < n; ++j) {
-        std::memcpy(place + j * size, source + j * stride * size, static_cast<size_t>(size));
-      }
-    }
-    place += n * size;
-    i += n;
+    const bool is_part = column != 0 || end - i < plan_.last;
+    const int64_t n = is_part ? std::min(plan_.last - column, end - i) : plan_.last;
+    const int64_t rows = is_part ? 1 : (end - i) / plan_.last;
+    copy(i / plan_.last, rows, column, n);
+    i += rows * n;
   }
-  return out;
+  return adjacent != nullptr ? adjacent : out;
+}
+
+// `held`: the span whose elements `out` has from an earlier block, which all blocks inside of it
+// share; -1: none.
+const std::byte* Tape::gathered(const TapePlan::Operand& operand, int64_t& held, const Block& block,
+                                std::byte* out) const {
+  const int64_t span = operand.span == 0 || blocks_per_row_ != 0 ? -1 : block.begin / operand.span;
+  const bool is_shared = span >= 0 && (block.begin + block.size - 1) / operand.span == span &&
+                         (block.begin - span * operand.span) % operand.period == 0;
+  if (is_shared && held == span)
+    return out;
+  const std::byte* found = gather(operand, block, out);
+  held = is_shared && found == out ? span : -1;
+  return found;
 }
 
 const std::byte* Tape::read(const Place& place, const Block& block, std::byte* scratch) const {
@@ -142,15 +180,16 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
   const TapePlan::Operand& operand = plan_.operands[place.index];
   if (operand.pattern == Pattern::kFull)
     return operand.data + block.begin * operand.item_size;
-  std::byte* gathered = slot(scratch, operand.slot);
+  std::byte* own = slot(scratch, operand.slot);
   if (operand.pattern != Pattern::kStrided)
-    return gathered;  // filled once
-  return gather(operand, block, gathered);
+    return own;  // filled once
+  return gathered(operand, reinterpret_cast<int64_t*>(scratch + held_)[place.index], block, own);
 }
 
-// Fills what is equal in every block: constants, scalar operands, a repeated last dimension.
+// Fills what is equal in every block: constants, scalar operands, what repeats all over.
 void Tape::fill_once(std::byte* scratch) const {
   const int64_t most = std::min(block_size_, plan_.total);
+  std::fill_n(reinterpret_cast<int64_t*>(scratch + held_), plan_.operands.size(), int64_t{-1});
   for (size_t v = 0; v < plan_.values.size(); ++v) {
     const TapePlan::Value& value = plan_.values[v];
     std::memcpy(scratch + v * kValueBytes, value.element(), static_cast<size_t>(value.item_size));

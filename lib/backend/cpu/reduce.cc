@@ -190,8 +190,13 @@ KernelList make_reduce(Reduction reduction, const View& x, const std::vector<boo
     }
     GroupShape group;
     for (size_t d = 0; d < r; ++d) {
-      group.outer.push_back(dims[d].size);
-      group.outer_strides.push_back(dims[d].stride);
+      if (d > 0 && dims[d - 1].stride == dims[d].size * dims[d].stride) {  // one in memory
+        group.outer.back() *= dims[d].size;
+        group.outer_strides.back() = dims[d].stride;
+      } else {
+        group.outer.push_back(dims[d].size);
+        group.outer_strides.push_back(dims[d].stride);
+      }
     }
     group.size = group.segment_size = dims[r].size;
     group.stride = dims[r].stride;

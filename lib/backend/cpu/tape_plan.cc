@@ -209,15 +209,27 @@ struct Builder {
   }
 };
 
-Pattern pattern_of(const std::vector<int64_t>& strides, const std::vector<int64_t>& dense,
+// The longest span over which the same elements repeat: that of the outermost dimensions without a
+// stride, inside of which there are few enough elements.
+void find_period(TapePlan::Operand& operand, const TapePlan& plan) {
+  int64_t inner = 1, outer = 1;  // elements inside of dimension d, and with it
+  for (size_t d = plan.sizes.size(); d-- > 0; inner = outer) {
+    outer = inner * plan.sizes[d];
+    if (operand.strides[d] != 0 || inner > kLongestPeriod)
+      continue;
+    const bool continues = operand.span == inner;  // dimensions without a stride side by side
+    operand.period = continues ? operand.period : inner;
+    operand.span = outer;
+  }
+}
+
+Pattern pattern_of(const TapePlan::Operand& operand, const std::vector<int64_t>& dense,
                    const TapePlan& plan) {
-  if (strides == dense || plan.total == 1)
+  if (operand.strides == dense || plan.total == 1)
     return Pattern::kFull;
-  const bool outer_zero =
-      std::all_of(strides.begin(), strides.end() - 1, [](int64_t stride) { return stride == 0; });
-  if (outer_zero && strides.back() == 0)
-    return Pattern::kScalar;
-  return outer_zero && plan.last <= kLongestPeriod ? Pattern::kPeriodic : Pattern::kStrided;
+  if (operand.span == plan.total)
+    return operand.period == 1 ? Pattern::kScalar : Pattern::kPeriodic;
+  return Pattern::kStrided;
 }
 
 void add_operands(TapePlan& plan, const Shape& shape, const std::vector<View>& operands) {
@@ -236,7 +248,8 @@ void add_operands(TapePlan& plan, const Shape& shape, const std::vector<View>& o
     operand.item_size = operands[i].item_size();
     operand.strides = loop.strides[i + 1];
     operand.whole = whole_access(operands[i], false);
-    operand.pattern = pattern_of(operand.strides, loop.strides[0], plan);
+    find_period(operand, plan);
+    operand.pattern = pattern_of(operand, loop.strides[0], plan);
     if (operand.pattern == Pattern::kPeriodic || operand.pattern == Pattern::kStrided)
       operand.slot = plan.num_slots++;
     plan.widest = std::max(plan.widest, operand.item_size);

@@ -16,7 +16,7 @@ struct TapePlan {
   enum class Pattern {
     kFull,      // laid out as the result
     kScalar,    // one element
-    kPeriodic,  // the last dimension again and again
+    kPeriodic,  // the last dimensions again and again
     kStrided,
   };
   struct Operand {
@@ -26,6 +26,8 @@ struct TapePlan {
     Pattern pattern = Pattern::kFull;
     Access whole;
     int slot = -1;  // where blocks are gathered, if they are
+    // The same `period` elements repeat over each `span` of elements; 0: they do not.
+    int64_t period = 0, span = 0;
   };
   struct Step {
     ElementLoop loop = nullptr;
@@ -60,7 +62,7 @@ struct TapePlan {
   std::vector<Result> results;
 };
 
-// Operands of which a row is longer are not `kPeriodic`.
+// Elements: longer periods are not looked for.
 constexpr int64_t kLongestPeriod = 512;
 
 // As make_tape; no 16-bit loops but casts.

@@ -111,11 +111,55 @@ T reduce_block(const T* x, int64_t n) {
 }
 
 constexpr int64_t kRowBlock = 1024;
+constexpr int64_t kShortRow = 8;
+
+// Rows of kSize elements; combined in the order of reduce_block, without the lanes that are filled.
+template <class Op, class T, int kSize>
+void reduce_short_rows(T* out, const T* x, int64_t rows, int64_t row_stride) {
+  constexpr int kWidth = kSize > 4 ? 8 : kSize > 2 ? 4 : kSize;
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = x + r * row_stride;
+    T lanes[kWidth];
+    for (int i = 0; i < kWidth; ++i)
+      lanes[i] = i < kSize ? row[i] : kIsSum<Op> ? T{0} : row[0];
+    for (int width = kWidth / 2; width > 0; width /= 2) {
+      for (int i = 0; i < width; ++i)
+        lanes[i] = Op::of(lanes[i], lanes[i + width]);
+    }
+    out[r] = lanes[0];
+  }
+}
+
+template <class Op, class T>
+void reduce_short_rows(T* out, const T* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  switch (columns) {
+    case 2:
+      return reduce_short_rows<Op, T, 2>(out, x, rows, row_stride);
+    case 3:
+      return reduce_short_rows<Op, T, 3>(out, x, rows, row_stride);
+    case 4:
+      return reduce_short_rows<Op, T, 4>(out, x, rows, row_stride);
+    case 5:
+      return reduce_short_rows<Op, T, 5>(out, x, rows, row_stride);
+    case 6:
+      return reduce_short_rows<Op, T, 6>(out, x, rows, row_stride);
+    case 7:
+      return reduce_short_rows<Op, T, 7>(out, x, rows, row_stride);
+    default:
+      return reduce_short_rows<Op, T, 8>(out, x, rows, row_stride);
+  }
+}
 
 template <class Op, class T>
 void reduce_rows(void* out, const void* x, int64_t rows, int64_t columns, int64_t row_stride) {
   using W = typename WorkType<Op, T>::type;
   T* o = static_cast<T*>(out);
+  if constexpr (kIsFloat<T>) {
+    if (columns > 1 && columns <= kShortRow) {
+      reduce_short_rows<Op, T>(o, static_cast<const T*>(x), rows, columns, row_stride);
+      return;
+    }
+  }
   for (int64_t r = 0; r < rows; ++r) {
     const W* row = static_cast<const W*>(x) + r * row_stride;
     if (columns <= kRowBlock) {
