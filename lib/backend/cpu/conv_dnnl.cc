@@ -183,13 +183,20 @@ bool has_idle_cells(const ConvShape& shape) {
   return false;
 }
 
+// oneDNN 2.6.3 gathers the pixels that a kernel of one cell with strides meets, in blocks of 16
+// channels, into a scratch that has room for the channels alone: it writes behind the end.
+bool has_part_of_block(const ConvShape& shape) {
+  return shape.cells == Index3{1, 1, 1} && shape.strides != Index3{1, 1, 1} &&
+         shape.channels / shape.groups % 16 != 0;
+}
+
 }  // namespace
 
 KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& jobs,
                            ScratchAllocator& scratch) {
   const int64_t num_jobs = static_cast<int64_t>(jobs.size());
   const int64_t images = static_cast<int64_t>(jobs[0].images.size());
-  if (!has_primitives(shape.dtype) || images * num_jobs < kMinImages)
+  if (!has_primitives(shape.dtype) || images * num_jobs < kMinImages || has_part_of_block(shape))
     return {};
   if (shape.dtype != DType::kFloat32 && has_idle_cells(shape))
     return {};
