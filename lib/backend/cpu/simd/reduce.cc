@@ -62,10 +62,49 @@ struct WorkType<Sum, T> {
   using type = mt::Wrap<T>;
 };
 
+constexpr int64_t kEight = 8;
+template <class T>
+struct IntOf;
+template <>
+struct IntOf<float> {
+  using type = int32_t;
+};
+template <>
+struct IntOf<double> {
+  using type = int64_t;
+};
+template <class T>
+struct EightLanes {
+  typedef typename IntOf<T>::type places __attribute__((vector_size(kEight * sizeof(T))));
+  typedef T type __attribute__((vector_size(kEight * sizeof(T)), aligned(sizeof(T)), may_alias));
+};
+template <class T>
+using Eight = typename EightLanes<T>::type;
+
+template <class T>
+inline Eight<T> load_eight(const T* p) {
+  return *reinterpret_cast<const Eight<T>*>(p);
+}
+
+// Pairwise, without a branch: comparisons of unordered numbers would often be guessed wrong.
+template <class Op, class T>
+inline T reduce_eight(Eight<T> v) {
+  using Places = typename EightLanes<T>::places;
+  v = Op::of(v, __builtin_shuffle(v, Places{4, 5, 6, 7, 4, 5, 6, 7}));
+  v = Op::of(v, __builtin_shuffle(v, Places{2, 3, 2, 3, 2, 3, 2, 3}));
+  v = Op::of(v, __builtin_shuffle(v, Places{1, 1, 1, 1, 1, 1, 1, 1}));
+  return v[0];
+}
+
 template <class Op, class T>
 inline T reduce_lanes(Vec<T> v) {
-  T lanes[kLanes<T>];
+  alignas(64) T lanes[kLanes<T>];
   store(lanes, v);
+  if constexpr (kIsFloat<T> && kLanes<T> == 2 * kEight) {
+    return reduce_eight<Op, T>(Op::of(load_eight(lanes), load_eight(lanes + kEight)));
+  } else if constexpr (kIsFloat<T>) {
+    return reduce_eight<Op, T>(load_eight(lanes));
+  }
   for (int width = kLanes<T> / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i)
       lanes[i] = Op::of(lanes[i], lanes[i + width]);
@@ -111,22 +150,42 @@ T reduce_block(const T* x, int64_t n) {
 }
 
 constexpr int64_t kRowBlock = 1024;
-constexpr int64_t kShortRow = 8;
 
 // Rows of kSize elements; combined in the order of reduce_block, without the lanes that are filled.
 template <class Op, class T, int kSize>
 void reduce_short_rows(T* out, const T* x, int64_t rows, int64_t row_stride) {
-  constexpr int kWidth = kSize > 4 ? 8 : kSize > 2 ? 4 : kSize;
   for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * row_stride;
-    T lanes[kWidth];
-    for (int i = 0; i < kWidth; ++i)
-      lanes[i] = i < kSize ? row[i] : kIsSum<Op> ? T{0} : row[0];
-    for (int width = kWidth / 2; width > 0; width /= 2) {
-      for (int i = 0; i < width; ++i)
-        lanes[i] = Op::of(lanes[i], lanes[i + width]);
+    if constexpr (kSize == kEight) {
+      out[r] = reduce_eight<Op, T>(load_eight(row));
+    } else {
+      T lanes[kEight];
+      for (int i = 0; i < kEight; ++i)
+        lanes[i] = i < kSize ? row[i] : kIsSum<Op> ? T{0} : row[0];
+      out[r] = reduce_eight<Op, T>(load_eight(lanes));
     }
-    out[r] = lanes[0];
+  }
+}
+
+// Rows of more than eight elements, the last of which fill no vector: eight lanes are combined in
+// order, then pairwise.
+template <class Op, class T>
+void reduce_uneven_rows(T* out, const T* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  const int64_t whole = columns / kEight * kEight;
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = x + r * row_stride;
+    Eight<T> total = load_eight(row);
+    for (int64_t c = kEight; c < whole; c += kEight)
+      total = Op::of(total, load_eight(row + c));
+    if constexpr (kIsSum<Op>) {
+      T rest[kEight] = {};
+      for (int64_t c = whole; c < columns; ++c)
+        rest[c - whole] = row[c];
+      total = Op::of(total, load_eight(rest));
+    } else {
+      total = Op::of(total, load_eight(row + columns - kEight));  // some of them twice
+    }
+    out[r] = reduce_eight<Op, T>(total);
   }
 }
 
@@ -155,8 +214,12 @@ void reduce_rows(void* out, const void* x, int64_t rows, int64_t columns, int64_
   using W = typename WorkType<Op, T>::type;
   T* o = static_cast<T*>(out);
   if constexpr (kIsFloat<T>) {
-    if (columns > 1 && columns <= kShortRow) {
+    if (columns > 1 && columns <= kEight) {
       reduce_short_rows<Op, T>(o, static_cast<const T*>(x), rows, columns, row_stride);
+      return;
+    }
+    if (columns > kEight && columns < 4 * kLanes<T> && columns % kLanes<T> != 0) {
+      reduce_uneven_rows<Op, T>(o, static_cast<const T*>(x), rows, columns, row_stride);
       return;
     }
   }
