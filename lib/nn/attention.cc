@@ -199,11 +199,15 @@ class ProjectedAttention : public ConfiguredLayer {
     }
     if (at.attention_mask) {
       const Shape& mask = inputs[*at.attention_mask];
-      if (mask != Shape{kUnknownDim, queries, keys} &&
-          mask != Shape{kUnknownDim, heads_, queries, keys}) {
+      const Shape without_heads{kUnknownDim, queries, keys};
+      const Shape whole{kUnknownDim, heads_, queries, keys};
+      const Shape& like = mask.size() == 3 ? without_heads : whole;
+      if (mask.size() != like.size() || mask[0] != kUnknownDim || !can_broadcast(mask, like) ||
+          broadcast_shapes(mask, like) != like) {
         return fmt::format(
-            "attention_mask must be (None, {0}, {1}) or (None, {2}, {0}, {1}), not {3}", queries,
-            keys, heads_, shape_string(mask));
+            "attention_mask must be (None, {0}, {1}) or (None, {2}, {0}, {1}), with 1 in place of "
+            "what all share, not {3}",
+            queries, keys, heads_, shape_string(mask));
       }
     }
     return {};
@@ -383,7 +387,7 @@ class ProjectedAttention : public ConfiguredLayer {
     using Operand = AttentionOperand;
     attention.set(Operand::kStep, rate > 0 ? context.step : kNone);
     attention.set(Operand::kQueryMask, mask_of(at.query, at.query_mask));
-    attention.set(Operand::kKeyMask, both_masks(b, value_mask, key_mask));
+    ValueId of_keys = both_masks(b, value_mask, key_mask);
     const ValueId segments = value(at.segments, DType::kInt32);
     attention.set(Operand::kQuerySegments, segments);
     attention.set(Operand::kKeySegments, segments);
@@ -400,6 +404,19 @@ class ProjectedAttention : public ConfiguredLayer {
     if (mask != kNone && b.shape(mask).size() == 3) {
       mask = b.expand_dims(mask, 1);
     }
+    if (mask != kNone && b.shape(mask)[1] == 1 && b.shape(mask)[2] == 1) {  // of keys alone
+      const Shape keys{b.shape(mask)[0], b.shape(k)[1]};
+      of_keys = both_masks(b, of_keys,
+                           b.broadcast_to(b.reshape(mask, {keys[0], b.shape(mask)[3]}), keys));
+      mask = kNone;
+    }
+    if (mask != kNone) {
+      Shape whole = b.shape(mask);
+      whole[2] = b.shape(q)[1];
+      whole[3] = b.shape(k)[1];
+      mask = b.broadcast_to(mask, whole);
+    }
+    attention.set(Operand::kKeyMask, of_keys);
     attention.set(Operand::kMask, mask);
     return attention;
   }
