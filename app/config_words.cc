@@ -149,6 +149,7 @@ ModelSource ConfigWords::source(const std::string& weights, bool require_data) c
   ModelSource source = model_source(overrides(), weights);
   if (source.run.empty()) {
     source.load = load(require_data);
+    source.load.weights = weights;
   }
   source.load.require_data = require_data;
   return source;

@@ -11,10 +11,10 @@
 #include "base/streams.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/data_sizes.h"
 #include "help.h"
 #include "output.h"
 #include "subcommand.h"
+#include "train/learned_file.h"
 #include "train/start_processes.h"
 
 namespace meshtrain {
@@ -114,7 +114,7 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
 
 int run(int argc, char** argv) {
   prepare_streams();
-  set_data_sizes_reader(read_data_sizes);
+  set_data_sizes_reader(sizes_of_training_data);
   mute_nonzero_ranks();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
   Invocation invocation{.command_line = {argv, argv + argc}};

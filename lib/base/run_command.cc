@@ -95,7 +95,9 @@ std::string run_command(const std::vector<std::string>& words, const std::string
   }
   pid_t pid = -1;
   if (const int error = spawn_command(words, file.fd(), pid); error != 0) {
-    return fmt::format("it cannot be started: {}", strerror(error));
+    const bool is_line = words.size() == 1 && words[0].find(' ') != std::string::npos;
+    return fmt::format("it cannot be started: {}{}", strerror(error),
+                       is_line ? "; a line for a shell is written as [sh, -c, \"...\"]" : "");
   }
   const auto deadline = SteadyClock::now() + std::chrono::duration<double>(timeout);
   auto pause = std::chrono::microseconds(100);

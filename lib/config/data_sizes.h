@@ -17,8 +17,10 @@ struct DataSizes {
   std::map<std::string, int64_t> classes;       // by target, where its labels are classes
 };
 
-// Reads data.train. Throws ConfigError E3xx as load_dataset().
-using DataSizesReader = DataSizes (*)(const ConfigObject& train, const std::string& base_dir);
+// Reads data.train, or what was learned from it when these weights were trained ("": none are
+// given). Throws ConfigError E3xx as load_dataset().
+using DataSizesReader = DataSizes (*)(const ConfigObject& train, const std::string& base_dir,
+                                      const std::string& weights);
 
 // Sets the reader of this process, before any config is loaded: this module reads no data. Without
 // one, such expressions are errors.

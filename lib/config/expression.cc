@@ -46,7 +46,8 @@ DataSizesReader& reader_of_sizes() {
 }
 
 // The sizes of the data section; nothing where that is not right, which is reported elsewhere.
-std::optional<DataSizes> read_sizes(const YamlNode& data, const std::string& first_file) {
+std::optional<DataSizes> read_sizes(const YamlNode& data, const std::string& first_file,
+                                    const std::string& weights) {
   Diagnostics ignored;
   ConfigValue tree;
   const Section& section = *root_section().find("data")->section;
@@ -56,7 +57,7 @@ std::optional<DataSizes> read_sizes(const YamlNode& data, const std::string& fir
   if (ignored.has_errors() || !config.data.train) {
     return std::nullopt;
   }
-  return data_sizes_reader()(*config.data.train, config.data.base_dir);
+  return data_sizes_reader()(*config.data.train, config.data.base_dir, weights);
 }
 
 }  // namespace
@@ -71,8 +72,11 @@ DataSizesReader data_sizes_reader() {
 
 class Expressions::Evaluator : public ExprNames {
  public:
-  Evaluator(YamlNode& root, Diagnostics& diagnostics, std::string first_file)
-      : root_(root), diagnostics_(diagnostics), first_file_(std::move(first_file)) {}
+  Evaluator(YamlNode& root, Diagnostics& diagnostics, std::string first_file, std::string weights)
+      : root_(root),
+        diagnostics_(diagnostics),
+        first_file_(std::move(first_file)),
+        weights_(std::move(weights)) {}
 
   void evaluate_all(YamlNode& node, const LocalNames* locals) {
     const LocalNames* before = std::exchange(locals_, locals);
@@ -153,7 +157,7 @@ class Expressions::Evaluator : public ExprNames {
     evaluate_all(copy, nullptr);
     is_reading_data_ = false;
     try {
-      sizes_ = read_sizes(copy, first_file_);
+      sizes_ = read_sizes(copy, first_file_, weights_);
     } catch (const ConfigError& error) {
       if (!sizes_failed_) {  // said once, where the source stands
         diagnostics_.append(error.diagnostics());
@@ -509,7 +513,7 @@ class Expressions::Evaluator : public ExprNames {
 
   YamlNode& root_;
   Diagnostics& diagnostics_;
-  std::string first_file_;
+  std::string first_file_, weights_;
   std::optional<DataSizes> sizes_;
   bool is_reading_data_ = false, sizes_failed_ = false;
   size_t spent_ = 0;
@@ -518,8 +522,10 @@ class Expressions::Evaluator : public ExprNames {
   std::vector<std::unique_ptr<YamlNode>> defaults_;
 };
 
-Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file)
-    : evaluator_(std::make_unique<Evaluator>(root, diagnostics, std::move(first_file))) {}
+Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file,
+                         std::string weights)
+    : evaluator_(std::make_unique<Evaluator>(root, diagnostics, std::move(first_file),
+                                             std::move(weights))) {}
 Expressions::~Expressions() = default;
 
 ExprValue Expressions::lookup(const std::string& name) {

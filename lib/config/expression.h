@@ -27,8 +27,10 @@ struct LocalNames {
 // Evaluates parts of one config, `root`, which outlives this.
 class Expressions {
  public:
-  // `first_file`: the first config file, whose folder relative paths of data are from.
-  Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file = "");
+  // `first_file`: the first config file, whose folder relative paths of data are from. `weights`:
+  // as DataSizesReader.
+  Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file = "",
+              std::string weights = "");
   ~Expressions();
 
   // Replaces every expression within `node` by its result; `node` is a part of `root`, or a copy of

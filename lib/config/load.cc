@@ -227,7 +227,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   in_all.add(out.root);
   warn_unused(out.root, main_file, in_files, in_all, unused);
   const std::string first_file = options.files.empty() ? std::string() : options.files[0];
-  Expressions expressions(out.root, diagnostics, first_file);
+  Expressions expressions(out.root, diagnostics, first_file, options.weights);
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
   bind_rate_expressions(out.root, expressions, diagnostics);
   expressions.evaluate(out.root);

@@ -22,6 +22,7 @@ struct LoadOptions {
       flag_names;         // beside `flags`: "--mesh", or a variable that stands for it
   std::string overruled;  // what of the environment does not count, and why, in words; "": nothing
   std::string profile;
+  std::string weights;  // sizes of vocabularies are those that these were trained with; "": none
   std::vector<std::string> sections;  // only these of the root are read; empty: all
   bool require_data = true;  // false for subcommands that need only the model (plan, summary)
 };

@@ -136,8 +136,7 @@ std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
     return ObjectForm{name->text, name->loc, &node, nullptr, key};
   }
   if (const YamlNode* other = class_under_other_key(node, category)) {
-    set_problem(problem, other->key_loc,
-                fmt::format("this names no {}", category_name(category)),
+    set_problem(problem, other->key_loc, fmt::format("this names no {}", category_name(category)),
                 fmt::format("write `{}: {}`", key, other->text));
     return std::nullopt;
   }

@@ -35,9 +35,10 @@ std::optional<int64_t> count_classes(const Rows& labels) {
                                      : std::nullopt;
 }
 
-void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes& sizes) {
-  if (data.learned) {
-    for (const auto& [column, texts] : data.learned->csv.categories) {
+// `learned`: null where nothing is.
+void add_vocabularies(const ConfigObject& train, const LearnedData* learned, DataSizes& sizes) {
+  if (learned != nullptr) {
+    for (const auto& [column, texts] : learned->csv.categories) {
       sizes.vocabularies[column] = static_cast<int64_t>(texts.size());
     }
   }
@@ -45,20 +46,20 @@ void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes&
     for (const ConfigValue& entry : csv->preprocessing.list()) {
       const ConfigObject& config = entry.object();
       const std::string& column = config.string(config.args.contains("name") ? "name" : "column");
-      const auto table = data.learned->csv.tables.find(column);
+      const auto table = learned->csv.tables.find(column);
       const auto transform = make_column_transform(config);
-      transform->use(table == data.learned->csv.tables.end() ? ColumnTable{} : table->second);
+      transform->use(table == learned->csv.tables.end() ? ColumnTable{} : table->second);
       sizes.vocabularies[column] = transform->depth();
     }
   }
   if (const auto text = options_if<TextOptions>(train)) {
     sizes.vocabularies[""] = text->has_bytes() ? 256
                              : text->tokenizer().empty()
-                                 ? static_cast<int64_t>(data.learned->characters.size())
-                                 : Tokenizer(data.learned->tokenizer, text->tokenizer()).size();
+                                 ? static_cast<int64_t>(learned->characters.size())
+                                 : Tokenizer(learned->tokenizer, text->tokenizer()).size();
   }
   if (const auto lines = options_if<LinesOptions>(train)) {
-    sizes.vocabularies[""] = Tokenizer(data.learned->tokenizer, lines->folder()).size();
+    sizes.vocabularies[""] = Tokenizer(learned->tokenizer, lines->folder()).size();
   }
   if (const auto tokens = options_if<TokensOptions>(train); tokens && tokens->vocabulary) {
     sizes.vocabularies[""] = *tokens->vocabulary;
@@ -67,10 +68,19 @@ void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes&
 
 }  // namespace
 
+DataSizes data_sizes_of(const ConfigObject& train, const LearnedData& learned) {
+  DataSizes sizes;
+  add_vocabularies(train, &learned, sizes);
+  if (!learned.class_names.empty()) {
+    sizes.classes[""] = static_cast<int64_t>(learned.class_names.size());
+  }
+  return sizes;
+}
+
 DataSizes read_data_sizes(const ConfigObject& train, const std::string& base_dir) {
   const Dataset data = read_source(train, base_dir);
   DataSizes sizes;
-  add_vocabularies(train, data, sizes);
+  add_vocabularies(train, data.learned.get(), sizes);
   const bool is_only = data.targets.size() == 1;
   for (const Dataset::Array& target : data.targets) {
     const auto named = static_cast<int64_t>(data.class_names.size());

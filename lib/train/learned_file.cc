@@ -5,6 +5,7 @@
 #include "checkpoint/json.h"
 #include "checkpoint/reader.h"
 #include "config/run_files.h"
+#include "data/data_sizes.h"
 #include "record/run_dir.h"
 #include "tensor/read_error.h"
 
@@ -71,6 +72,24 @@ LearnedPtr learned_beside(const std::string& given) {
     return text.empty() ? nullptr : parse_learned(text, path);
   }
   return fs::exists(path, error) ? read_learned(path) : nullptr;
+}
+
+DataSizes sizes_of_training_data(const ConfigObject& train, const std::string& base_dir,
+                                 const std::string& weights) {
+  const LearnedPtr stored = weights.empty() ? nullptr : learned_beside(weights);
+  const LearnedData* learned = stored == nullptr ? nullptr : learned_of(stored, train);
+  if (learned == nullptr) {
+    return read_data_sizes(train, base_dir);
+  }
+  DataSizes sizes = data_sizes_of(train, *learned);
+  if (sizes.classes.empty()) {
+    try {
+      sizes.classes = read_data_sizes(train, base_dir).classes;
+    } catch (
+        const ConfigError&) {  // the data are gone: num_classes() is unknown, vocabularies are not
+    }
+  }
+  return sizes;
 }
 
 std::string write_learned_beside(const std::string& weights, const LearnedPtr& learned) {

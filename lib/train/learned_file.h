@@ -6,6 +6,7 @@
 
 #include "checkpoint/learned_json.h"
 #include "config/config.h"
+#include "config/data_sizes.h"
 
 namespace meshtrain {
 
@@ -19,6 +20,11 @@ LearnedPtr learned_beside(const std::string& path);
 // Writes NAME.data.json beside a file NAME of weights and returns its path. With null, removes the
 // one of an earlier export and returns "". Throws FileError (exit 74).
 std::string write_learned_beside(const std::string& weights, const LearnedPtr& learned);
+
+// As DataSizesReader: of what is stored beside `weights`, else of the training data as they are
+// now.
+DataSizes sizes_of_training_data(const ConfigObject& train, const std::string& base_dir,
+                                 const std::string& weights);
 
 // Adds W328 when `source` learns from data: nothing is stored in `from`, a run or its weights, so
 // the values come from the training data as they are now.

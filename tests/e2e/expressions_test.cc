@@ -324,6 +324,9 @@ TEST_CASE("a command that fails is reported, and stops nothing unless asked") {
   const Result absent = run_with(second, "{command: no-such-program-here}");
   CHECK(absent.exit_code == 0);
   CHECK(contains(absent.err + absent.out, "it cannot be started"));
+  const TemporaryFolder line;
+  const Result as_line = run_with(line, "{command: 'cat > epoch.json'}");
+  CHECK(contains(as_line.err + as_line.out, "a line for a shell is written as [sh, -c, "));
   const TemporaryFolder third;
   const Result slow = run_with(third, "{command: [sleep, \"100\"], timeout: 0.2}");
   CHECK(slow.exit_code == 0);

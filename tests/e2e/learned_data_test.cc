@@ -198,6 +198,13 @@ TEST_CASE("learned data: they are beside exported weights") {
     CAPTURE(name);
     CHECK(predicted(run.folder, {"table.yaml", "-w", name}, "new.csv") == run.prediction);
   }
+  // And so are the sizes of vocabularies: three cities were known, not these four, or none.
+  const std::string counts = "model.layers.where.input_dim==vocabulary_size(\"city\") + 1";
+  for (const char* const city : {"\nOslo,1,1,cup\nPisa,1,1,cup\n", ""}) {
+    run.folder.write("train.csv", city[0] == 0 ? "" : cities_table(1, 300, true) + (city + 1));
+    CHECK(predicted(run.folder, {"table.yaml", counts, "-w", "m.npz"}, "new.csv") ==
+          run.prediction);
+  }
   // Of a run without them none may stay from an earlier one.
   fs::remove(run.folder.file("run/data.json"));
   REQUIRE(meshtrain({"export", "run", "-o", "m.npz"}, run.folder.path()).exit_code == 0);

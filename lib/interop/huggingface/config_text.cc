@@ -266,9 +266,8 @@ std::string huggingface_yaml(const HuggingFaceModel& model, const ConfigTextOpti
   out += is_decoder ? decoder_blocks(model) : "";
   out += "model:\n" + extras(model.extras) + "  layers:\n" + layers(model);
   if (model.has_head) {
-    out +=
-        "\ncompile:\n  optimizer: {AdamW: {learning_rate: 2e-5, weight_decay: 0.01}}\n"
-        "  loss: {SparseCategoricalCrossentropy: {from_logits: true}}\n";
+    out += "\ncompile:\n  optimizer: {AdamW: {learning_rate: 2e-5, weight_decay: 0.01}}\n  loss: " +
+           model.loss + "\n";
   }
   if (!options.initial_weights.empty()) {
     out += fmt::format("\nfit:\n  initial_weights: {}\n", yaml_text(options.initial_weights));

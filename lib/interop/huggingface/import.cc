@@ -92,6 +92,7 @@ class Importer {
     if (model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama) {
       read_tokenizer(out);
     }
+    warn_of_other_tokenizers(out);
     warn_of_more_ends(out);
     out.yaml = yaml(out, initial_weights);
     convert(out, config_path);
@@ -154,6 +155,21 @@ class Importer {
     } catch (const ConfigError& error) {
       const std::vector<Diagnostic>& list = error.diagnostics().list();
       out.dropped.push_back(list.empty() ? "the tokenizer" : list.front().message);
+    }
+  }
+
+  // Tokenizers that no config of this model reads by itself.
+  void warn_of_other_tokenizers(HuggingFaceImport& out) const {
+    const bool was_read = !out.tokenizer.empty() || directory_.has_file("tokenizer.json");
+    for (const char* file : {"tokenizer.json", "vocab.txt", "tokenizer.model"}) {
+      const bool is_decoder =
+          model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama;
+      if (directory_.has_file(file) && !(is_decoder && was_read)) {
+        out.dropped.push_back(
+            fmt::format("the tokenizer in `{}`: texts take it as `vocabulary: {{tokenizer: {}}}`",
+                        printable(file), printable(directory_.folder())));
+        return;
+      }
     }
   }
 

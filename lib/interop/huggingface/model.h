@@ -37,6 +37,7 @@ struct HuggingFaceModel {
   int64_t tokens = 0, positions = 0, segments = 0;  // rows of the tables
   int64_t height = 0, image_width = 0, patch = 0, channels = 0;
   int64_t classes = 0;
+  std::string loss = "{SparseCategoricalCrossentropy: {from_logits: true}}";  // of the logits
   bool is_tied = false;          // the head is the table of tokens
   bool attention_bias = true;    // of the four projections
   bool feedforward_bias = true;  // of its products

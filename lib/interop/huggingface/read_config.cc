@@ -306,6 +306,22 @@ void read_token_ids(const Json& json, HuggingFaceModel& m, std::vector<std::stri
   }
 }
 
+// transformers chooses the loss of a classifier by its `problem_type`, or else by its one label.
+void read_problem_type(const Json& json, HuggingFaceModel& m, std::vector<std::string>& dropped) {
+  const auto found = json.find("problem_type");
+  const std::string type =
+      found != json.end() && found->is_string() ? found->get<std::string>() : "";
+  if (type == "multi_label_classification") {
+    m.loss = "{BinaryCrossentropy: {from_logits: true}}";
+  } else if (type == "regression" || (type.empty() && m.classes == 1)) {
+    m.loss = "MeanSquaredError";
+  }
+  if (!type.empty() && type != "single_label_classification") {
+    dropped.push_back(fmt::format("`problem_type: {}`: the loss says it here, an export does not",
+                                  printable(type)));
+  }
+}
+
 // The names of `id2label`, {"0": "cat", "1": "dog"}; none where they are transformers' defaults.
 void read_class_names(const Json& json, HuggingFaceModel& m, std::vector<std::string>& dropped) {
   const auto labels = json.find("id2label");
@@ -457,6 +473,9 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
   }
   if (is_encoder) {
     read_class_names(json, model, dropped);
+    if (model.has_head) {
+      read_problem_type(json, model, dropped);
+    }
   }
   if (is_encoder && model.attention_dropout != model.dropout) {
     dropped.push_back(fmt::format("attention_probs_dropout_prob {}: {} is the rate of all",

@@ -283,6 +283,9 @@ class ConfigWriter {
       if (field.name == "optimizer" && !problems.empty()) {
         value = optimizer_without_rate(*given, field, problems);
       }
+      if (!problems.empty() && ends_with(field.name, "metrics")) {
+        value = known_metrics(by_output(*given, field), field, problems);
+      }
       for (const std::string& problem : problems) {
         dropped_.push_back("compile: " + problem);
       }
@@ -291,6 +294,38 @@ class ConfigWriter {
       }
     }
     return out.empty() ? "" : "\ncompile:\n" + out;
+  }
+
+  // The metrics that are here without those that are not, which are the problems.
+  static ConfigValue known_metrics(const Json& given, const Spec& field,
+                                   std::vector<std::string>& problems) {
+    problems.clear();
+    const Json known = known_entries(given, field, problems);
+    std::vector<std::string> none;
+    return known.empty() ? ConfigValue{} : ValueImporter(none).value(known, field, field.name);
+  }
+
+  static Json known_entries(const Json& given, const Spec& field,
+                            std::vector<std::string>& problems) {
+    if (given.is_object() && !given.contains("class_name")) {
+      Json out = Json::object();
+      for (const auto& [key, value] : given.items()) {
+        if (Json known = known_entries(value, field, problems); !known.empty()) {
+          out[key] = std::move(known);
+        }
+      }
+      return out;
+    }
+    Json out = Json::array();
+    for (const Json& entry : given.is_array() ? given : Json::array({given})) {
+      std::vector<std::string> others;
+      ValueImporter(others).value(Json::array({entry}), field, field.name);
+      problems.insert(problems.end(), others.begin(), others.end());
+      if (others.empty()) {
+        out.push_back(entry);
+      }
+    }
+    return out;
   }
 
   // The optimizer with its default rate where only the rate, a schedule of one's own, is not known

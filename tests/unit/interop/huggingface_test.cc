@@ -282,6 +282,19 @@ TEST_CASE("Hugging Face: names of classes come back") {
   CHECK(error.says("`model.class_names` has 2 names, the model 5 classes"));
 }
 
+TEST_CASE("Hugging Face: the kind of problem chooses the loss") {
+  const Copy copy("bert_classifier");
+  const auto yaml = [&] { return import_huggingface(copy.folder.path(), "config.yaml", "w").yaml; };
+  CHECK(yaml().find("SparseCategoricalCrossentropy") != std::string::npos);
+  copy.set("problem_type", "regression");
+  CHECK(yaml().find("loss: MeanSquaredError") != std::string::npos);
+  CHECK(yaml().find("# not taken over: `problem_type: regression`") != std::string::npos);
+  copy.set("problem_type", "multi_label_classification");
+  CHECK(yaml().find("loss: {BinaryCrossentropy: {from_logits: true}}") != std::string::npos);
+  copy.folder.write("vocab.txt", "[PAD]\n");
+  CHECK(yaml().find("the tokenizer in `vocab.txt`") != std::string::npos);
+}
+
 TEST_CASE("Hugging Face: prefixes may lack, old names and buffers are known") {
   const Copy bert("bert_classifier");
   std::map<std::string, HostTensor> old;

@@ -82,6 +82,18 @@ TEST_CASE("whole learning rates stay floats, and metrics keep the names that Ker
   CHECK_NOTHROW(test::Built(imported.yaml));
 }
 
+TEST_CASE("one metric that is not here leaves the others") {
+  const std::string json = R"({"class_name": "Sequential", "config": {"name": "s", "layers": [
+      {"class_name": "InputLayer", "config": {"batch_shape": [null, 4], "name": "x"}},
+      {"class_name": "Dense", "config": {"name": "d", "units": 1}}]},
+      "compile_config": {"loss": "mse", "metrics": ["mae", {"class_name": "function",
+      "config": "own", "registered_name": "mine>own"}, "cosine_similarity"]}})";
+  const ImportedModel imported = import_text(json);
+  CHECK(contains(imported.yaml, "metrics: [mae, cosine_similarity]"));
+  REQUIRE(imported.dropped.size() == 1);
+  CHECK(contains(imported.dropped[0], "own"));
+}
+
 TEST_CASE("every model that Keras wrote is a config that loads") {
   for (const std::string& name : test::keras_models()) {
     CAPTURE(name);
