@@ -300,6 +300,16 @@ std::optional<std::string> explain_word(std::string_view word) {
     const std::string known = spelled_as_known(word);
     text = known != word ? explain_classes(known, std::nullopt) : explain_other_name(word);
   }
+  const bool is_capital = !word.empty() && word[0] >= 'A' && word[0] <= 'Z';
+  if (const std::string other = is_capital ? explain_other_name(word) : ""; text != other) {
+    text += (text.empty() || other.empty() ? "" : "\n") + other;  // Linear, beside the activation
+  }
+  const std::string_view module = word.substr(0, dot);
+  const auto is_module = [&](std::string_view name) { return name == module; };
+  constexpr std::string_view kModules[] = {"torch", "nn", "optim", "keras", "tf"};
+  if (text.empty() && std::any_of(std::begin(kModules), std::end(kModules), is_module)) {
+    return explain_word(word.substr(word.rfind('.') + 1));
+  }
   return text.empty() ? std::nullopt : std::optional(text);
 }
 

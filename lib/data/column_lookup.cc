@@ -100,13 +100,12 @@ class Lookup : public ColumnTransform {
                     ColumnTable& table) const {
     std::unordered_map<std::string, int64_t> counts, documents;
     for (const int64_t row : rows) {
-      std::set<std::string> own;
-      for (std::string& token : tokens(values[static_cast<size_t>(row)])) {
+      std::vector<std::string> found = tokens(values[static_cast<size_t>(row)]);
+      for (const std::string& token : found) {
         ++counts[token];
-        own.insert(std::move(token));
       }
       if (mode() == Mode::kTfIdf) {
-        for (const std::string& token : own) {
+        for (const std::string& token : std::set(found.begin(), found.end())) {
           ++documents[token];
         }
       }

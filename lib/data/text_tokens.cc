@@ -1,5 +1,7 @@
 #include "data/text_tokens.h"
 
+#include <array>
+
 #include "base/utf8.h"
 
 namespace meshtrain {
@@ -9,10 +11,27 @@ constexpr std::string_view kSpaces = " \t\n\v\f\r";
 constexpr std::string_view kPunctuation = "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // of bytes that are no character
 
+using Bytes = std::array<bool, 256>;  // those that belong to a set
+
+constexpr Bytes bytes_of(std::string_view characters) {
+  Bytes out{};
+  for (const char c : characters) {
+    out[static_cast<unsigned char>(c)] = true;
+  }
+  return out;
+}
+
+constexpr Bytes kIsSpace = bytes_of(kSpaces), kIsPunctuation = bytes_of(kPunctuation);
+
+bool belongs(char c, const Bytes& set) {
+  return set[static_cast<unsigned char>(c)];
+}
+
 std::string standardized(std::string_view text, const TokenRules& rules) {
   std::string out;
+  out.reserve(text.size());
   for (const char c : text) {
-    if (rules.strips_punctuation && kPunctuation.find(c) != std::string_view::npos) {
+    if (rules.strips_punctuation && belongs(c, kIsPunctuation)) {
       continue;
     }
     out += rules.lowers && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -22,10 +41,15 @@ std::string standardized(std::string_view text, const TokenRules& rules) {
 
 std::vector<std::string> words_in(std::string_view text) {
   std::vector<std::string> out;
-  for (size_t at = text.find_first_not_of(kSpaces); at != std::string_view::npos;) {
-    const size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
-    out.emplace_back(text.substr(at, end - at));
-    at = text.find_first_not_of(kSpaces, end);
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && !belongs(text[end], kIsSpace)) {
+      ++end;
+    }
+    if (end > at) {
+      out.emplace_back(text.substr(at, end - at));
+    }
+    at = end + 1;
   }
   return out;
 }

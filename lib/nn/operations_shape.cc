@@ -162,7 +162,7 @@ ValueId space_to_depth(Context& c) {
   return c.b.reshape(moved, first ? Shape{n, more, rows, columns} : Shape{n, rows, columns, more});
 }
 
-// Of the last two dimensions what lies on one side of the diagonal `k`; 0 elsewhere.
+// Of the last two dimensions what is on one side of the diagonal `k`; 0 elsewhere.
 template <bool lower>
 ValueId triangle(Context& c) {
   Builder& b = c.b;

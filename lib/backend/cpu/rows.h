@@ -20,6 +20,8 @@ template <size_t kViews, class F>
 void walk_rows(const Shape& sizes, const std::array<const int64_t*, kViews>& strides, size_t outer,
                int64_t first, int64_t count, F&& run) {
   std::array<int64_t, kViews> at{};
+  if (count <= 0)
+    return;  // a dimension may be empty
   if (outer == 0) {
     run(at, int64_t{1});
     return;

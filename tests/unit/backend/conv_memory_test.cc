@@ -152,7 +152,7 @@ TEST_CASE("convolutions with strides and few channels stay within their memory")
     shape.strides = {1, 2, 2};
     shape.channels = channels;
     shape.filters = 64;
-    check_memory(shape, 32);
+    check_memory(shape, 8);
   }
 }
 

@@ -37,6 +37,9 @@ TEST_CASE("a section and a class list what they hold") {
 TEST_CASE("a class of Keras that is not here is said so") {
   CHECK(has(explain_word("Pipeline"), "Pipeline (layer): not supported"));
   CHECK(has(explain_word("BatchNorm2d"), "write `BatchNormalization`"));
+  CHECK(has(explain_word("nn.Linear"), "write `Dense: {units: N}`"));
+  CHECK(has(explain_word("torch.optim.AdamW"), "weight_decay"));
+  CHECK(!explain_word("Dense.linear"));
   CHECK(explain_word("Pipeline.layers") == explain_word("Pipeline"));
   CHECK(has(explain_word("MixUp.alpha"), "MixUp.alpha: "));  // a transform
   CHECK(has(explain_word("parquet"), "parquet (data source): not supported"));
