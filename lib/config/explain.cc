@@ -301,8 +301,9 @@ std::optional<std::string> explain_word(std::string_view word) {
     text = known != word ? explain_classes(known, std::nullopt) : explain_other_name(word);
   }
   const bool is_capital = !word.empty() && word[0] >= 'A' && word[0] <= 'Z';
-  if (const std::string other = is_capital ? explain_other_name(word) : ""; text != other) {
-    text += (text.empty() || other.empty() ? "" : "\n") + other;  // Linear, beside the activation
+  const std::string other = is_capital ? explain_other_name(word) : "";
+  if (other.size() > 1 && text.find(other.substr(other.find("; ") + 1, 12)) == std::string::npos) {
+    text += (text.empty() ? "" : "\n") + other;  // Linear, beside the activation
   }
   const std::string_view module = word.substr(0, dot);
   const auto is_module = [&](std::string_view name) { return name == module; };
