@@ -58,14 +58,20 @@ class Random : public Kernel {
   // Fills bits[0 .. end - begin) with those of the elements [begin, end).
   void bits_of(int64_t begin, int64_t end, const RandomStream& stream, uint32_t* bits) const {
     const KernelTable& table = kernels();
+    const uint32_t* last = nullptr;  // the run before, and its first index
+    uint64_t last_index = 0;
     for (int64_t i = begin; i < end;) {
       const int64_t n = std::min(end - i, run_ - i % run_);
+      const uint64_t index = index_of(i);
       if (shared_) {
-        const uint32_t number = philox_bits(stream.key, stream.stream, stream.step, index_of(i));
-        std::fill(bits, bits + n, number);
+        std::fill(bits, bits + n, philox_bits(stream.key, stream.stream, stream.step, index));
+      } else if (last != nullptr && index == last_index && last + n <= bits) {
+        std::copy(last, last + n, bits);  // the pixels of an image share the numbers
       } else {
-        table.random_bits(bits, index_of(i), n, stream);
+        table.random_bits(bits, index, n, stream);
       }
+      last = bits;
+      last_index = index;
       bits += n;
       i += n;
     }
