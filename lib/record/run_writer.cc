@@ -55,7 +55,7 @@ void RunWriter::warn(const std::string& text) {
   }
   console_.on_warning(text);
   if (log_) {
-    log_->on_warning(text);
+    record_warning(text);
   }
 }
 

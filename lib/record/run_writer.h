@@ -30,7 +30,7 @@ class RunWriter {
   // The hooks for a trainer: events, log.txt, console.
   std::vector<Hook*> hooks();
   void saved(const std::string& text);
-  void warn(const std::string& text);
+  void warn(const std::string& text);  // shown and, once the run has started, recorded
   // Adds a warning that was shown to the events and log.txt.
   void record_warning(const std::string& text);
   Console& console() { return console_; }

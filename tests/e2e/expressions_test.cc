@@ -320,6 +320,10 @@ TEST_CASE("a command that fails is reported, and stops nothing unless asked") {
   const Result fails = run_with(folder, "{command: [sh, -c, exit 3]}");
   CHECK(fails.exit_code == 0);
   CHECK_MESSAGE(contains(fails.err + fails.out, "after epoch 3: it ended with code 3"), fails.err);
+  const std::vector<std::string> lines = lines_of(text_of(folder, "run/metrics.jsonl"));
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return contains(line, "\"warning\"") && contains(line, "it ended with code 3");
+        }) == 3);
   const TemporaryFolder second;
   const Result absent = run_with(second, "{command: no-such-program-here}");
   CHECK(absent.exit_code == 0);
