@@ -298,12 +298,9 @@ std::optional<std::string> explain_word(std::string_view word) {
   }
   if (text.empty() && dot == std::string_view::npos) {
     const std::string known = spelled_as_known(word);
-    text = known != word ? explain_classes(known, std::nullopt) : explain_other_name(word);
-  }
-  const bool is_capital = !word.empty() && word[0] >= 'A' && word[0] <= 'Z';
-  const std::string other = is_capital ? explain_other_name(word) : "";
-  if (other.size() > 1 && text.find(other.substr(other.find("; ") + 1, 12)) == std::string::npos) {
-    text += (text.empty() ? "" : "\n") + other;  // Linear, beside the activation
+    text = known != word ? explain_classes(known, std::nullopt) : "";
+    const std::string other = explain_other_name(word);  // Linear: here also an activation
+    text += (text.empty() || other.empty() ? "" : "\n") + other;
   }
   const std::string_view module = word.substr(0, dot);
   const auto is_module = [&](std::string_view name) { return name == module; };

@@ -108,8 +108,7 @@ void Signal::increment() {
   wake();
 }
 
-bool Signal::spin_while(uint32_t value) {
-  const int64_t spin = spin_.load(std::memory_order_relaxed);
+bool Signal::spin_while(uint32_t value, int64_t spin) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(spin);
   do {
     for (int i = 0; i < 16; ++i) {
@@ -125,7 +124,7 @@ void Signal::wait_while(uint32_t value) {
   if (load() != value)
     return;
   const int64_t spin = spin_.load(std::memory_order_relaxed);
-  if (spin_while(value)) {
+  if (spin_while(value, spin)) {
     if (spin < longest_)
       spin_.store(std::min(longest_, spin + spin / 64 + 1), std::memory_order_relaxed);
     return;

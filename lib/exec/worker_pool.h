@@ -31,7 +31,7 @@ class Signal {
   void wait_while(uint32_t value);
 
  private:
-  bool spin_while(uint32_t value);
+  bool spin_while(uint32_t value, int64_t spin) const;  // whether it became another
   void wake();
 
   std::atomic<uint32_t> value_{0};

@@ -85,8 +85,8 @@ DataSizes sizes_of_training_data(const ConfigObject& train, const std::string& b
   if (sizes.classes.empty()) {
     try {
       sizes.classes = read_data_sizes(train, base_dir).classes;
-    } catch (
-        const ConfigError&) {  // the data are gone: num_classes() is unknown, vocabularies are not
+    } catch (const ConfigError&) {
+      // The data are gone: num_classes() is unknown, vocabularies are not.
     }
   }
   return sizes;

@@ -156,12 +156,6 @@ struct UnstartedFolder {
   }
 };
 
-// Callbacks outlive the record, and may warn to the end.
-struct Disconnected {
-  RunWriter*& record;
-  ~Disconnected() { record = nullptr; }
-};
-
 }  // namespace
 
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop) {
@@ -184,15 +178,13 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   Console console(std::move(console_options));
   RunDir run = make_run_dir(target.run, weight_bytes(engine->model()), console);
   const UnstartedFolder unstarted{run, started};
-  RunWriter* started_record = nullptr;
-  CallbackList callbacks(callback_context(*engine, data, run, console, started_record, target));
-  add_callbacks(callbacks);
   RunWriter record({.writes = coordinator_.is_first(),
                     .prints_events = request_.prints_events,
                     .quiet = request_.console.quiet,
                     .out = request_.console.out},
                    config_, run, console);
-  const Disconnected disconnected{started_record};
+  CallbackList callbacks(callback_context(*engine, data, run, record, target));
+  add_callbacks(callbacks);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
   Checkpointer checkpointer(*engine, config_, checkpointer_options(target, run, callbacks, record));
   Expectations expectations(config_.expect);
@@ -212,7 +204,6 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
                                         fmt::join(warning.notes, "; ")));
     }
   });
-  started_record = &record;
   try {
     train(parts, target.reader != nullptr, stop);
   } catch (...) {
@@ -467,18 +458,14 @@ RunInfo TrainingRun::describe(Engine& engine, const PlanSummary& plan, const Run
 }
 
 CallbackContext TrainingRun::callback_context(Engine& engine, const RunData& data,
-                                              const RunDir& run, Console& console,
-                                              RunWriter* const& started_record,
+                                              const RunDir& run, RunWriter& record,
                                               const ResumeTarget& target) const {
   return {.runner = engine,
           .config = config_,
           .run_dir = run.path(),
           .now = request_.console.now,
-          .print = [&console](const std::string& text) { console.print(text); },
-          .warn =
-              [&console, &started_record](const std::string& text) {
-                started_record != nullptr ? started_record->warn(text) : console.on_warning(text);
-              },
+          .print = [&record](const std::string& text) { record.console().print(text); },
+          .warn = [&record](const std::string& text) { record.warn(text); },
           .larger_is_better =
               [&engine](const std::string& log) {
                 return larger_is_better(engine.setup().graphs(), log).value_or(false);

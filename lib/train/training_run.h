@@ -55,10 +55,8 @@ class TrainingRun {
   void begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc);
   RunInfo describe(Engine& engine, const PlanSummary& plan, const RunData& data, const RunDir& run,
                    const ResumeTarget& target) const;
-  // `started_record`: where callbacks warn, once it is not null; the console before.
   CallbackContext callback_context(Engine& engine, const RunData& data, const RunDir& run,
-                                   Console& console, RunWriter* const& started_record,
-                                   const ResumeTarget& target) const;
+                                   RunWriter& record, const ResumeTarget& target) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
                                            CallbackList& callbacks, RunWriter& record);
   void write_run_files(const RunDir& run, const PlanSummary& plan, Engine& engine) const;

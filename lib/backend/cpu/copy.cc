@@ -1,7 +1,7 @@
 #include "backend/cpu/copy.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/rows.h"
@@ -25,20 +25,6 @@ void transpose_rows(const std::byte* from, std::byte* to, int64_t rows, int64_t 
       for (int64_t c = j; c < end; ++c)
         out[i * to_row + c] = in[i + c * from_column];
     }
-  }
-}
-
-// Calls function(T{}) with an unsigned type of this size.
-template <class F>
-void dispatch_size(int64_t item_size, F&& function) {
-  if (item_size == 1) {
-    function(uint8_t{});
-  } else if (item_size == 2) {
-    function(uint16_t{});
-  } else if (item_size == 4) {
-    function(uint32_t{});
-  } else {
-    function(uint64_t{});
   }
 }
 

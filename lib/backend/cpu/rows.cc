@@ -73,18 +73,7 @@ void copy_typed(const std::byte* from_bytes, std::byte* to_bytes, const Rows& ro
 }  // namespace
 
 void copy_rows(const std::byte* from, std::byte* to, int64_t item_size, const Rows& rows) {
-  switch (item_size) {
-    case 1:
-      return copy_typed<uint8_t>(from, to, rows);
-    case 2:
-      return copy_typed<uint16_t>(from, to, rows);
-    case 4:
-      return copy_typed<uint32_t>(from, to, rows);
-    case 8:
-      return copy_typed<uint64_t>(from, to, rows);
-    default:
-      throw InternalError("no copy for this element size");
-  }
+  dispatch_size(item_size, [&]<class T>(T) { copy_typed<T>(from, to, rows); });
 }
 
 }  // namespace meshtrain::cpu

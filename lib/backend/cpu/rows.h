@@ -54,6 +54,20 @@ void walk_rows(const Shape& sizes, const std::array<const int64_t*, kViews>& str
   }
 }
 
+// Calls function(T{}) with an unsigned type of this size.
+template <class F>
+void dispatch_size(int64_t item_size, F&& function) {
+  if (item_size == 1) {
+    function(uint8_t{});
+  } else if (item_size == 2) {
+    function(uint16_t{});
+  } else if (item_size == 4) {
+    function(uint32_t{});
+  } else {
+    function(uint64_t{});
+  }
+}
+
 // `rows` rows of `size` elements; distances in elements.
 struct Rows {
   int64_t rows = 1, size = 1;

@@ -160,11 +160,13 @@ class Importer {
 
   // Tokenizers that no config of this model reads by itself.
   void warn_of_other_tokenizers(HuggingFaceImport& out) const {
-    const bool was_read = !out.tokenizer.empty() || directory_.has_file("tokenizer.json");
+    const bool is_decoder =
+        model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama;
+    if (is_decoder && (!out.tokenizer.empty() || directory_.has_file("tokenizer.json"))) {
+      return;  // it came along, or the reason why not is there
+    }
     for (const char* file : {"tokenizer.json", "vocab.txt", "tokenizer.model"}) {
-      const bool is_decoder =
-          model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama;
-      if (directory_.has_file(file) && !(is_decoder && was_read)) {
+      if (directory_.has_file(file)) {
         out.dropped.push_back(
             fmt::format("the tokenizer in `{}`: texts take it as `vocabulary: {{tokenizer: {}}}`",
                         printable(file), printable(directory_.folder())));

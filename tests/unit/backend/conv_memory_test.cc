@@ -1,5 +1,5 @@
 // Convolutions of random shapes stay within their memory: oneDNN's generated code, which no
-// sanitizer watches, has written behind its scratch. Guards stand before and after every buffer.
+// sanitizer watches, has written behind its memory. Guards stand before and after every buffer.
 // And no result depends on what a scratch held before.
 #include <doctest/doctest.h>
 
