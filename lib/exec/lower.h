@@ -44,6 +44,8 @@ class StepContext {
   bool has_gathers() const { return memory_.has_gathers; }
   // The least number of tokens whose logits exist at once; GPUs, which have gathers, need more.
   int64_t loss_tokens() const { return memory_.has_gathers ? 4096 : 256; }
+  // Whether a copy of an operand costs less than a product whose lines are not whole accesses.
+  bool pads_products() const { return memory_.has_gathers; }
   const Buffer& input(size_t i) const { return program.buffers[step.inputs.at(i)]; }
   const Buffer& output(size_t i) const { return program.buffers[step.outputs.at(i)]; }
   std::byte* input_base(size_t i) const { return base(step.inputs.at(i)); }

@@ -28,10 +28,10 @@ class HeadShard {
     classes_ = table.shape[classes];
     class_step_ = classes == 0 ? features_ : 1;
     feature_step_ = classes == 0 ? 1 : classes_;
-    // Rows of logits begin at whole accesses: products of GPUs take several times as long where
-    // they do not, as with GPT-2's 50,257 classes.
+    // Rows of logits begin at whole accesses.
     const int64_t access = 16 / item_;
     logits_step_ = classes_ <= kFewClasses ? classes_ : (classes_ + access - 1) / access * access;
+    product_classes_ = classes_;
     row_.dtype = dtype_;
     row_.row = logits_step_;
     row_.start = context.start(table, shard)[classes];
@@ -55,8 +55,39 @@ class HeadShard {
     return context_.output_shard(i, shard_) + at * loss_item();
   }
 
+  // Of a copy of the table for pad_table(); 0: it needs none.
+  int64_t padded_bytes() const {
+    const bool is_padded = context_.pads_products() && item_ <= 4 && logits_step_ > classes_;
+    return is_padded ? logits_step_ * features_ * item_ : 0;
+  }
+  // A GPU's products take five times as long over GPT-2's 50,257 classes as over 50,264. So they
+  // read a copy of the table with classes of zeros behind it, whose logits and gradients are 0.
+  void pad_table(std::byte* padded, std::byte* zero) {
+    const bool is_turned = class_step_ == 1;  // (features, classes)
+    const int64_t class_step = is_turned ? 1 : features_;
+    const int64_t feature_step = is_turned ? logits_step_ : 1;
+    const auto classes = [&](int64_t first, int64_t count) {
+      return View{padded + first * class_step * item_,
+                  dtype_,
+                  {count, features_},
+                  {class_step, feature_step}};
+    };
+    const View table{const_cast<std::byte*>(table_),
+                     dtype_,
+                     {classes_, features_},
+                     {class_step_, feature_step_}};
+    const int64_t missing = logits_step_ - classes_;
+    context_.add(FillSpec{contiguous_view(zero, dtype_, {1}), 0});
+    context_.add(CopySpec{table, classes(0, classes_)});
+    context_.add(
+        CopySpec{{zero, dtype_, {missing, features_}, {0, 0}}, classes(classes_, missing)});
+    table_ = padded;
+    feature_step_ = feature_step;
+    product_classes_ = logits_step_;
+  }
+
   void add_logits(std::byte* logits, int64_t first, int64_t count) const {
-    MatmulSpec spec = product(count, classes_, features_);
+    MatmulSpec spec = product(count, product_classes_, features_);
     spec.a = x_at(first);
     spec.a_row = features_;
     spec.a_column = 1;
@@ -80,7 +111,7 @@ class HeadShard {
     return spec;
   }
   void add_dx(const std::byte* gradients, int64_t first, int64_t count, std::byte* dx) const {
-    MatmulSpec spec = product(count, features_, classes_);
+    MatmulSpec spec = product(count, features_, product_classes_);
     spec.a = gradients;
     spec.a_row = logits_step_;
     spec.a_column = 1;
@@ -132,6 +163,7 @@ class HeadShard {
   DType dtype_;
   int64_t item_, features_, tokens_;
   int64_t classes_ = 0, class_step_ = 0, feature_step_ = 0, logits_step_ = 0, chunk_ = 0;
+  int64_t product_classes_ = 0;  // of logits and their gradients in products
   CrossEntropyShape row_;
 };
 
@@ -192,12 +224,22 @@ void for_each_chunk(const HeadShard& head, std::byte* logits, Use&& use) {
   }
 }
 
-// All shards use the same memory for their logits, one after the other.
+// All shards use the same memory for their logits and padded tables, one after the other.
 template <class LowerShard>
 void for_each_shard(StepContext& context, LowerShard&& lower) {
-  std::byte* const logits = context.scratch(HeadShard(context, 0).logits_bytes());
-  for (int64_t p = 0; p < context.num_shards(); ++p)
-    lower(p, HeadShard(context, p), logits);
+  const HeadShard any(context, 0);
+  std::byte* const logits = context.scratch(any.logits_bytes());
+  std::byte *padded = nullptr, *zero = nullptr;
+  if (any.padded_bytes() > 0) {
+    padded = context.scratch(any.padded_bytes());
+    zero = context.scratch(4);
+  }
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
+    HeadShard head(context, p);
+    if (padded != nullptr)
+      head.pad_table(padded, zero);
+    lower(p, head, logits);
+  }
 }
 
 void lower_forward(StepContext& context) {

@@ -30,6 +30,8 @@ size_t Prepared::workspace_bytes(const Ready& call) {
     return (*matmul)->workspace_bytes;
   if (const auto* conv = std::get_if<const ConvPlan*>(&call))
     return (*conv)->workspace_bytes;
+  if (const auto* attention = std::get_if<const AttentionPlan*>(&call))
+    return (*attention)->workspace_bytes;
   return 0;
 }
 
@@ -55,12 +57,14 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     return data;
   };
   try {
-    const auto is_fused = [&](const gpu::Command& command) {
+    const auto is_whole = [&](const gpu::Command& command) {
       const PathScope scope(core, command.path);
+      if (const auto* attention = std::get_if<gpu::Attention>(&command.what))
+        return makers.attentions.find_plan(*attention) != nullptr;
       return makers.matmuls.is_fused(std::get<gpu::Matmul>(command.what));
     };
     gpu::MergedLaunches joined =
-        gpu::merge_launches(turn_filters(gpu::with_products_apart(commands, is_fused), allocate));
+        gpu::merge_launches(turn_filters(gpu::with_parts(commands, is_whole), allocate));
     calls_ = std::move(joined.calls);
     const bool has_kernels = std::any_of(calls_.begin(), calls_.end(), [](const gpu::Call& call) {
       return std::holds_alternative<gpu::KernelCall>(call.what);
@@ -100,6 +104,9 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  },
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
+                 [&](const gpu::Attention& attention) -> Ready {
+                   return makers_.attentions.find_plan(attention);
+                 },
                  [&](const ExchangeSpec&) -> Ready { return communicators().world(); },
                  [&](const auto& of_ranks) -> Ready { return communicators().of(of_ranks.ranks); }},
       call.what);
@@ -200,6 +207,13 @@ void Prepared::enqueue(size_t i, const Shift& shift, CUstream stream) const {
   } else if (const auto* conv = std::get_if<gpu::Conv>(&call.what)) {
     makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv->x),
                           shift(conv->kernel), shift(conv->y), workspaces_[i], stream);
+  } else if (const auto* attention = std::get_if<gpu::Attention>(&call.what)) {
+    gpu::Attention here = *attention;
+    for (const std::byte** array : {&here.q, &here.k, &here.v, &here.o, &here.lse,
+                                    &here.o_cotangent, &here.dq, &here.dk, &here.dv, &here.sums})
+      *array = shift(*array);
+    makers_.attentions.enqueue(*std::get<const AttentionPlan*>(ready_[i]), here, workspaces_[i],
+                               stream);
   } else if (const auto* all_reduce = std::get_if<AllReduceSpec>(&call.what)) {
     AllReduceSpec here = *all_reduce;
     here.data = shift(here.data);
@@ -250,6 +264,13 @@ void add(std::string& text, const gpu::Conv& conv) {
                       static_cast<int>(conv.op), dtype_name(s.dtype), s.input, s.output, s.cells,
                       s.strides, s.dilations, s.pads, s.channels, s.filters, s.groups, conv.images,
                       fmt::ptr(conv.x), fmt::ptr(conv.kernel), fmt::ptr(conv.y));
+}
+void add(std::string& text, const gpu::Attention& attention) {
+  text += "attention";
+  for (const gpu::Command& command : *attention.apart) {
+    text += ' ';
+    add(text, std::get<gpu::Launch>(command.what));
+  }
 }
 void add(std::string& text, const ExchangeSpec& exchange) {
   text += "exchange";

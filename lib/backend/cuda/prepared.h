@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backend/cuda/attention.h"
 #include "backend/cuda/communicators.h"
 #include "backend/cuda/conv.h"
 #include "backend/cuda/core.h"
@@ -25,6 +26,7 @@ struct Makers {
         modules(core, cache),
         matmuls(core, cache, modules),
         convs(core, cache),
+        attentions(core),
         workspaces(core) {}
 
   Core& core;
@@ -32,6 +34,7 @@ struct Makers {
   Modules modules;
   Matmuls matmuls;
   Convs convs;
+  Attentions attentions;
   Workspaces workspaces;
 };
 
@@ -75,7 +78,8 @@ class Prepared {
 
  private:
   // ncclComm_t: of what communicates.
-  using Ready = std::variant<CUfunction, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
+  using Ready = std::variant<CUfunction, const MatmulPlan*, const ConvPlan*, const AttentionPlan*,
+                             ncclComm_t>;
   Ready make_ready(const gpu::Call& call, const Module* module);
   Communicators& communicators() const;
   // False where there is no memory for them.

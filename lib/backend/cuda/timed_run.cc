@@ -12,6 +12,8 @@ std::string kind_of(const gpu::Call& call) {
     return "matmul";
   if (std::holds_alternative<gpu::Conv>(call.what))
     return "conv";
+  if (std::holds_alternative<gpu::Attention>(call.what))
+    return "attention";
   if (std::holds_alternative<AllReduceSpec>(call.what))
     return "all_reduce";
   if (std::holds_alternative<AllGatherSpec>(call.what))

@@ -101,6 +101,27 @@ struct Conv {
   const std::byte* y = nullptr;
 };
 
+// Attention that library_takes(), or its gradient, with the arrays of AttentionSpec or of
+// AttentionGradSpec.
+struct Attention {
+  AttentionShape shape;
+  const std::byte* q = nullptr;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  const std::byte* o = nullptr;
+  const std::byte* lse = nullptr;
+  // Of a gradient; otherwise null.
+  const std::byte* o_cotangent = nullptr;
+  const std::byte* dq = nullptr;
+  const std::byte* dk = nullptr;
+  const std::byte* dv = nullptr;
+  const std::byte* sums = nullptr;  // memory for a float32 of each (batch, head, query)
+  // Launches that compute the same, for devices where the library does not.
+  std::shared_ptr<const std::vector<Command>> apart;
+
+  bool is_grad() const { return dq != nullptr; }
+};
+
 // Returns the ranks of a library collective; null for anything else.
 template <class... What>
 const std::vector<int>* ranks_of(const std::variant<What...>& what) {
@@ -121,7 +142,8 @@ bool communicates(const std::variant<What...>& what) {
 }
 
 struct Command {
-  std::variant<Launch, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec, ReduceScatterSpec>
+  std::variant<Launch, Matmul, Conv, Attention, ExchangeSpec, AllReduceSpec, AllGatherSpec,
+               ReduceScatterSpec>
       what;
   std::vector<Access> accesses;  // decide what may run concurrently
   std::string path;              // of the step, for messages: "dense/matmul"

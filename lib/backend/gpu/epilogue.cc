@@ -90,19 +90,23 @@ bool repeats_rows(const Shape& shape, const std::vector<int64_t>& strides, int64
   return inner >= n;
 }
 
-std::vector<Command> with_products_apart(std::vector<Command> commands,
-                                         const std::function<bool(const Command&)>& is_fused) {
+std::vector<Command> with_parts(std::vector<Command> commands,
+                                const std::function<bool(const Command&)>& is_whole) {
   std::vector<Command> out;
   for (Command& command : commands) {
     auto* matmul = std::get_if<Matmul>(&command.what);
-    if (matmul == nullptr || !matmul->epilogue || is_fused(command)) {
+    const auto* attention = std::get_if<Attention>(&command.what);
+    const bool has_parts = attention != nullptr || (matmul != nullptr && matmul->epilogue);
+    if (!has_parts || is_whole(command)) {
       out.push_back(std::move(command));
-      continue;
+    } else if (attention != nullptr) {
+      out.insert(out.end(), attention->apart->begin(), attention->apart->end());
+    } else {
+      const std::shared_ptr<const Command> apart = matmul->epilogue->apart;
+      matmul->epilogue.reset();  // its accesses remain: what they say too much comes right behind
+      out.push_back(std::move(command));
+      out.push_back(*apart);
     }
-    const std::shared_ptr<const Command> apart = matmul->epilogue->apart;
-    matmul->epilogue.reset();  // its accesses remain: what they say too much comes right behind
-    out.push_back(std::move(command));
-    out.push_back(*apart);
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // Epilogue fusion: products that compute the elementwise step after them. Decides which steps fuse,
-// and splits such a product where two commands are faster.
+// and takes commands apart where several are faster.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,9 @@ std::optional<EpilogueTape> epilogue_tape(const std::vector<View>& operands,
 // Returns whether an operand of a tape of this shape repeats one vector of n elements.
 bool repeats_rows(const Shape& shape, const std::vector<int64_t>& strides, int64_t n);
 
-// Returns the commands, with products split in two where `is_fused` returns false.
-std::vector<Command> with_products_apart(std::vector<Command> commands,
-                                         const std::function<bool(const Command&)>& is_fused);
+// Returns the commands, with products that have an epilogue, and attentions, as their parts where
+// `is_whole` returns false.
+std::vector<Command> with_parts(std::vector<Command> commands,
+                                const std::function<bool(const Command&)>& is_whole);
 
 }  // namespace meshtrain::gpu

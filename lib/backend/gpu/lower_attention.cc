@@ -1,9 +1,11 @@
 // Launches of device/attention_tiles.cuh and attention_grad_tiles.cuh, and of attention.cuh, which
-// computes what those do not: float64, and rows that are too long for registers.
+// computes what those do not: float64, and rows that are too long for registers. What cuDNN can
+// compute is one command, with the launches as its parts.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "backend/gpu/attention.h"
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
@@ -173,7 +175,32 @@ void for_each_mask(const AttentionShape& n, const AttentionMasks& masks, F&& use
       (n.mask_has_batch ? n.batch : 1) * (n.mask_has_heads ? n.heads : 1) * n.queries * n.keys);
 }
 
+bool are_whole_accesses(std::initializer_list<const std::byte*> arrays) {
+  return std::all_of(arrays.begin(), arrays.end(),
+                     [](const std::byte* array) { return is_aligned(array, 16); });
+}
+
 }  // namespace
+
+bool library_takes(const AttentionShape& n, const AttentionMasks& masks) {
+  constexpr int64_t kLeastRows = 256, kMostHeadSize = 128;
+  return dtype_size(n.dtype) == 2 && n.head_size % 8 == 0 && n.head_size <= kMostHeadSize &&
+         n.value_size == n.head_size && n.queries >= kLeastRows && n.keys >= kLeastRows &&
+         n.rate == 0 && n.window == 0 && n.query_start == 0 && masks.query_mask == nullptr &&
+         masks.key_mask == nullptr && masks.query_segments == nullptr &&
+         masks.query_positions == nullptr && masks.mask == nullptr;
+}
+
+// The last commands, from `first` on, become the parts of one.
+void GpuLowering::join(size_t first, Attention attention) {
+  const auto begin = commands_.begin() + static_cast<std::ptrdiff_t>(first);
+  std::vector<Access> accesses;
+  for (auto part = begin; part != commands_.end(); ++part)
+    accesses.insert(accesses.end(), part->accesses.begin(), part->accesses.end());
+  attention.apart = std::make_shared<const std::vector<Command>>(begin, commands_.end());
+  commands_.erase(begin, commands_.end());
+  commands_.push_back({std::move(attention), std::move(accesses), path_});
+}
 
 void GpuLowering::make(const AttentionSpec& spec) {
   const AttentionShape& n = spec.shape;
@@ -192,9 +219,12 @@ void GpuLowering::make(const AttentionSpec& spec) {
       uses.push_back({data, size, false});
   });
   const AttentionLaunch kernel(n, spec.masks, nullptr);
+  const size_t first = commands_.size();
   add(kernel.launch("attention", n.queries, n.heads, rows * n.keys * (n.head_size + n.value_size),
                     {spec.q, spec.k, spec.v, spec.o, spec.lse}),
       uses);
+  if (library_takes(n, spec.masks) && are_whole_accesses({spec.q, spec.k, spec.v, spec.o}))
+    join(first, {n, spec.q, spec.k, spec.v, spec.o, spec.lse});
 }
 
 void GpuLowering::make(const AttentionGradSpec& spec) {
@@ -220,6 +250,7 @@ void GpuLowering::make(const AttentionGradSpec& spec) {
   uses.push_back({spec.o, bytes.o, false});
   uses.push_back({spec.dq, bytes.q, true});
   uses.push_back({delta, bytes.lse, true});
+  const size_t first = commands_.size();
   if (spec.lse_cotangent != nullptr)
     uses.push_back({spec.lse_cotangent, bytes.lse, false});
   add(kernel.launch("attention_query_grad", n.queries, n.heads,
@@ -236,6 +267,12 @@ void GpuLowering::make(const AttentionGradSpec& spec) {
                     pairs * 2 * (n.head_size + n.value_size),
                     {spec.q, spec.k, spec.v, spec.lse, spec.o_cotangent, delta, spec.dk, spec.dv}),
       uses);
+  if (library_takes(n, spec.masks) && spec.lse_cotangent == nullptr &&
+      are_whole_accesses(
+          {spec.q, spec.k, spec.v, spec.o, spec.o_cotangent, spec.dq, spec.dk, spec.dv})) {
+    join(first, {n, spec.q, spec.k, spec.v, spec.o, spec.lse, spec.o_cotangent, spec.dq, spec.dk,
+                 spec.dv, delta});
+  }
 }
 
 void GpuLowering::make(const RotarySpec& spec) {

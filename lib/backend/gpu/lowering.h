@@ -1,8 +1,8 @@
 // Lowers KernelSpecs to the commands of a GPU. Needs no GPU.
 //
 // Each lower_*.cc has one family of kernels: the `make` of their specs. They add Launches with
-// generated text, Matmuls and Convs. Sizes and strides are constants of the text and addresses are
-// arguments, so that equal computations on different memory are one kernel.
+// generated text, Matmuls, Convs and Attentions. Sizes and strides are constants of the text and
+// addresses are arguments, so that equal computations on different memory are one kernel.
 #pragma once
 
 #include <functional>
@@ -47,6 +47,7 @@ class GpuLowering {
   void add_row_one_hot(const OneHotSpec& spec);
   void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);
+  void join(size_t first, Attention attention);
   // The tape's command is the last one.
   void fuse_into_product(const TapeSpec& tape);
   std::optional<size_t> producer_of(const Access& memory) const;

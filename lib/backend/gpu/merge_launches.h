@@ -30,7 +30,7 @@ struct KernelCall {
 };
 
 struct Call {
-  std::variant<KernelCall, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec,
+  std::variant<KernelCall, Matmul, Conv, Attention, ExchangeSpec, AllReduceSpec, AllGatherSpec,
                ReduceScatterSpec>
       what;
   std::vector<int> after;     // earlier calls that must be complete

@@ -25,6 +25,8 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
       return 4;
+    case CUDNN_TYPE_BOOLEAN:  // of the graphs of attentions, which this cuDNN does not know
+      throw Failure{CUDA_ERROR_NOT_SUPPORTED};
     default:
       refuse(CUDA_ERROR_INVALID_VALUE, "attributes of type {}", static_cast<int>(type));
   }

@@ -112,8 +112,9 @@ EmulatorOptions EmulatorOptions::from_environment() {
 Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& given,
              const std::vector<Window>& windows, bool use_tf32)
     : memory_(memory), windows_(windows), use_tf32_(use_tf32), traffic_(traffic_of(given)) {
-  const std::vector<Command> commands = with_products_apart(
-      given, [](const Command&) { return number_of("MESHTRAIN_EPILOGUES", 1) != 0; });
+  const std::vector<Command> commands = with_parts(given, [](const Command& command) {
+    return std::holds_alternative<Matmul>(command.what) && number_of("MESHTRAIN_EPILOGUES", 1) != 0;
+  });
   for (const Command& command : commands) {
     for (const Access& access : command.accesses) {
       MESHTRAIN_CHECK(memory.contains(access.begin, access.end),

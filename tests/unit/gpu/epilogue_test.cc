@@ -266,11 +266,10 @@ TEST_CASE("what is taken apart is what would have been made without epilogues") 
         [](GpuLowering&) {}, fuses ? std::vector{memory_of(kProduct)} : std::vector<Access>{});
   };
   std::string asked;
-  const std::vector<Command> apart =
-      gpu::with_products_apart(make(true), [&](const Command& command) {
-        asked += command.path;
-        return false;
-      });
+  const std::vector<Command> apart = gpu::with_parts(make(true), [&](const Command& command) {
+    asked += command.path;
+    return false;
+  });
   CHECK(asked == "dense/einsum");
   const std::vector<Command> plain = make(false);
   REQUIRE(apart.size() == 2);
@@ -287,8 +286,8 @@ TEST_CASE("what is taken apart is what would have been made without epilogues") 
   CHECK(launch.blocks == expected.blocks);
   REQUIRE(apart[1].accesses.size() == plain[1].accesses.size());
   // Those that are kept are asked about and stay.
-  CHECK(gpu::with_products_apart(make(true), [](const Command&) { return true; }).size() == 1);
-  CHECK(gpu::with_products_apart(plain, [](const Command&) { return false; }).size() == 2);
+  CHECK(gpu::with_parts(make(true), [](const Command&) { return true; }).size() == 1);
+  CHECK(gpu::with_parts(plain, [](const Command&) { return false; }).size() == 2);
 }
 
 }  // namespace

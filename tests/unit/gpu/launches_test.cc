@@ -37,7 +37,7 @@ Counts launched(const std::string& yaml, StepKind kind, int64_t batch, bool fuse
   const Setup setup(config, nullptr);
   const Program program = setup.compile(kind, batch).program;
   return counts_of(
-      gpu::with_products_apart(gpu_commands(program), [&](const gpu::Command&) { return fuses; }));
+      gpu::with_parts(gpu_commands(program), [&](const gpu::Command&) { return fuses; }));
 }
 
 constexpr const char* kMlpA = R"(

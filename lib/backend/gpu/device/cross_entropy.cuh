@@ -18,18 +18,40 @@ struct CrossEntropy {
   bool has_weights, has_lse;
 };
 
-// Calls use(class, logit) for the classes of a lane, one access after the other.
-template <CrossEntropy R, class T, class Use>
-MT_FN void each_class(const T* logits, unsigned lane, const Use& use) {
+// The first of the largest logits of a lane's classes, and the sum of exp(logit - largest), in one
+// pass: rows of many classes come from memory each time.
+template <class C>
+struct Exponentials {
+  Entry<C> best;
+  C sum;
+};
+template <CrossEntropy R, class T>
+MT_FN Exponentials<Compute<T>> exponentials(const T* logits, unsigned lane) {
+  using C = Compute<T>;
+  Exponentials<C> all = {{0, -1}, 0};
   for (long long v = (long long)lane * R.pack; v < R.classes; v += (long long)R.lanes * R.pack) {
-    Compute<T> x[R.pack];
+    C x[R.pack];
     read<R.pack>(x, logits, v, R.classes);
+    Entry<C> best = all.best;
 #pragma unroll
     for (int e = 0; e < R.pack; ++e) {
       if (v + e < R.classes)
-        use(v + e, x[e]);
+        best = first_of(best, Entry<C>{x[e], (int)(v + e)});
+    }
+    if (best.place != all.best.place) {
+      if (all.sum != C(0))
+        all.sum *= exp(all.best.value - best.value);
+      all.best = best;
+    }
+    // Logits of minus infinity have no part, also where a lane has seen no others.
+    const C base = best.value == smallest<C>() ? C(0) : best.value;
+#pragma unroll
+    for (int e = 0; e < R.pack; ++e) {
+      if (v + e < R.classes)
+        all.sum += exp(x[e] - base);
     }
   }
+  return all;
 }
 // Puts factor exp(logit - base) in the place of each logit, less `weight` for the class `own`.
 template <CrossEntropy R, class T>
@@ -86,19 +108,16 @@ MT_FN void cross_entropy(const unsigned long long* arg, unsigned block, unsigned
     put_gradients<R>(logits, lane, own, weight, ((const C*)arg[9])[i], weight);
     return;
   }
-  Entry<C> best = {0, -1};
+  Exponentials<C> own_part = {{0, -1}, 0};
   if (is_row)
-    each_class<R>(logits, lane, [&](long long v, C x) {
-      best = first_of(best, Entry<C>{x, (int)v});
-    });
-  best = over_lanes<lanes>(
-      best, [](Entry<C> a, Entry<C> b) { return first_of(a, b); },
+    own_part = exponentials<R>(logits, lane);
+  const Entry<C> best = over_lanes<lanes>(
+      own_part.best, [](Entry<C> a, Entry<C> b) { return first_of(a, b); },
       [](Entry<C> a, unsigned n) { return other_entry(a, n); }, shared);
-  C sum = 0;
-  if (is_row)
-    each_class<R>(logits, lane, [&](long long, C x) { sum += exp(x - best.value); });
-  sum = over_lanes<lanes>(
-      sum, [](C a, C b) { return a + b; }, [](C a, unsigned n) { return other_lane(a, n); },
+  const C part =
+      own_part.best.place < 0 ? C(0) : own_part.sum * exp(own_part.best.value - best.value);
+  const C sum = over_lanes<lanes>(
+      part, [](C a, C b) { return a + b; }, [](C a, unsigned n) { return other_lane(a, n); },
       shared);
   if (!is_row)
     return;
