@@ -228,8 +228,8 @@ AttentionGraph::Tensor AttentionGraph::causal(const Tensor& scores) {
   add_pointwise({CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2}, scores, nullptr, nullptr, query);
   add_pointwise({CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3}, scores, nullptr, nullptr, key);
   add_pointwise({CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN}, query, &key, nullptr, is_seen);
-  const Tensor unseen = number(-std::numeric_limits<float>::infinity());
-  add_pointwise({CUDNN_POINTWISE_BINARY_SELECT}, scores, &unseen, &is_seen, masked);
+  const Tensor behind = number(-std::numeric_limits<float>::infinity());
+  add_pointwise({CUDNN_POINTWISE_BINARY_SELECT}, scores, &behind, &is_seen, masked);
   return masked;
 }
 

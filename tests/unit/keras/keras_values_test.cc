@@ -99,7 +99,7 @@ TEST_CASE("activations of rows and their gradients are Keras'") {
   }
 }
 
-TEST_CASE("schedules are Keras' at every step") {
+TEST_CASE("schedules are Keras' at every step" * doctest::test_suite("host")) {
   int compared = 0;
   const Json json = golden_json("keras/schedules");
   for (const Json& c : json["cases"]) {
@@ -117,7 +117,7 @@ TEST_CASE("schedules are Keras' at every step") {
   CHECK(compared == 22);
 }
 
-TEST_CASE("kernels of the STFT initializer are Keras'") {
+TEST_CASE("kernels of the STFT initializer are Keras'" * doctest::test_suite("host")) {
   const Json json = golden_json("keras/initializers");
   for (const Json& c : json["cases"]) {
     CAPTURE(json_text(c["config"]));
