@@ -33,6 +33,8 @@ constexpr EnvironmentName kNames[] = {
      "another libmeshtrain_sentencepiece.so"},
     {"MESHTRAIN_EPILOGUES", Reader::kDeveloper,
      "0: products on a GPU compute no bias and activation themselves"},
+    {"MESHTRAIN_CUDNN_ATTENTION", Reader::kDeveloper,
+     "0: attention on a GPU is computed by our own kernels"},
     {"MESHTRAIN_NCCL_BLOCKING", Reader::kDeveloper, "1: calls of NCCL return when they are done"},
     {"MESHTRAIN_SOCKET", Reader::kProgram, "the socket at which rank 0 waits for the others"},
     {"MESHTRAIN_RESTART", Reader::kProgram, "how often the run was started again"},
