@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "backend/cuda/libraries.h"
@@ -49,13 +51,6 @@ AttentionPart part_of(const gpu::Attention& attention) {
 
 }  // namespace
 
-Attentions::Attentions(Core& core, std::string_view description)
-    : core_(core), described_(CudnnObject(core, kDevicePropDescriptor)) {
-  described_->set(kDevicePropJson, CUDNN_TYPE_CHAR, static_cast<int64_t>(description.size()),
-                  description.data());
-  described_->finalize();
-}
-
 Attentions::~Attentions() {
   plans_.clear();
   if (handle_ != nullptr)
@@ -82,7 +77,7 @@ std::unique_ptr<AttentionPlan> Attentions::make_plan(const gpu::Attention& atten
   nvrtc();  // with which cuDNN compiles: it finds the library that is loaded
   if (cudnn().cudnnGetVersion() < kLeastVersion)
     return nullptr;
-  if (handle_ == nullptr && !described_)
+  if (handle_ == nullptr)
     core_.check(cudnn().cudnnCreate(&handle_), "cudnnCreate");
   const AttentionPart part = part_of(attention);
   return part.groups == 0 ? nullptr : make_plan(attention, part);
@@ -94,8 +89,7 @@ std::unique_ptr<AttentionPlan> Attentions::make_plan(const gpu::Attention& atten
   made->part = part;
   made->graph = std::make_unique<AttentionGraph>(core_, attention.shape, part, attention.is_grad());
   CudnnObject graph(core_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (!described_)
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
   const auto& operations = made->graph->operations();
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
             static_cast<int64_t>(operations.size()), operations.data());
@@ -105,23 +99,18 @@ std::unique_ptr<AttentionPlan> Attentions::make_plan(const gpu::Attention& atten
   const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  if (described_)
-    heuristics.set(kEngineHeurDeviceProp, *described_);
   if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
     return nullptr;
   for (CudnnObject& config :
        heuristics.read_all(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                            kMostAttentionEngines)) {
     CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (described_)
-      plan.set(kExecutionPlanDeviceProp, *described_);
-    else
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
       continue;
     const int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    if (bytes > kMostAttentionWorkspace + kMostAttentionWorkspace / 4)
+    if (bytes > kMostAttentionWorkspace + kMostAttentionWorkspace / 4)  // part_of() estimates
       continue;
     made->workspace_bytes = static_cast<size_t>(bytes);
     for (CudnnObject* object : {&graph, &config, &plan})

@@ -4,9 +4,7 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/cuda/attention_graph.h"
@@ -24,8 +22,6 @@ struct AttentionPlan {
 class Attentions {
  public:
   explicit Attentions(Core& core) : core_(core) {}
-  // For a GPU that is not here, by cuDNN's description of it as JSON: plans are made, not run.
-  Attentions(Core& core, std::string_view description);
   ~Attentions();
   Attentions(const Attentions&) = delete;
   Attentions& operator=(const Attentions&) = delete;
@@ -43,7 +39,6 @@ class Attentions {
   std::unique_ptr<AttentionPlan> make_plan(const gpu::Attention& attention, AttentionPart part);
 
   Core& core_;
-  std::optional<CudnnObject> described_;
   cudnnHandle_t handle_ = nullptr;
   std::map<std::string, std::unique_ptr<AttentionPlan>> plans_;
 };

@@ -72,7 +72,7 @@ class AttentionGraph {
   void add_operation(CudnnObject& operation);
 
   const Core& core_;
-  const AttentionShape& shape_;
+  AttentionShape shape_;
   AttentionPart part_;
   cudnnDataType_t type_;
   std::vector<std::unique_ptr<CudnnObject>> objects_;
