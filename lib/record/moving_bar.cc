@@ -95,32 +95,28 @@ std::string MovingBar::line(int64_t step, const std::string& times,
   return cut(fits(label + count) ? label + count : count, width);
 }
 
+// The cursor waits where the drawing begins, so that all of it is behind the cursor, even when a
+// narrower terminal has broken it into rows. A terminal is narrower before the program is told:
+// what is too wide for it is cut, not wrapped.
 void MovingBar::draw(const std::string& line) {
-  const int columns = std::max(kNarrowest, options_.columns());
-  if (cells_ >= columns) {
-    erase();  // the terminal became narrower, and has broken the drawing into rows
-  }
   const int width = static_cast<int>(visible_width(line));
   const int left = std::max(0, cells_ - width);
-  options_.write(
-      fmt::format("\r{}{}", line,
-                  options_.has_escapes ? "\x1b[K" : std::string(static_cast<size_t>(left), ' ')));
+  if (options_.has_escapes)
+    options_.write(fmt::format("\r\x1b[?7l{}\x1b[J\r\x1b[?7h", line));
+  else
+    options_.write(fmt::format("\r{}{}", line, std::string(static_cast<size_t>(left), ' ')));
   cells_ = options_.has_escapes ? width : width + left;
 }
 
+// What is erased from the top left corner on stays in the history of tmux: so from the second
+// column.
 void MovingBar::erase() {
-  if (cells_ == 0) {
+  if (cells_ == 0)
     return;
-  }
-  const int columns = std::max(kNarrowest, options_.columns());
-  const int above = (cells_ - 1) / columns;  // rows that the drawing begins above the cursor's
-  if (!options_.has_escapes) {
+  if (options_.has_escapes)
+    options_.write("\r \x1b[J\r");
+  else
     options_.write(fmt::format("\r{}\r", std::string(static_cast<size_t>(cells_), ' ')));
-  } else if (above == 0) {
-    options_.write("\r\x1b[K");
-  } else {
-    options_.write(fmt::format("\r\x1b[{}A\x1b[J", above));
-  }
   cells_ = 0;
 }
 

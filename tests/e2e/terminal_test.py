@@ -44,6 +44,7 @@ compile:
 fit: {batch_size: 6, epochs: 2, validation_batch_size: 1}
 evaluate: {"on": none}
 """
+END = "end of the run"  # printed behind it
 ROWS = 60000  # of which validation has a step each: long enough to be seen on a fast machine
 FINISHED = re.compile(r"10000/10000 \u2501{20} \d+s \S+/step( - \w+: [-+.\de]+){10}")
 FIRST_SCREEN = ("meshtrain", "mesh ", "devices", "batch", "parameters", "saves", "run ")
@@ -64,21 +65,24 @@ class Tmux:
 
     def start(self, command):
         self.call("new-session", "-d", "-x", str(self.columns), "-y", "60", "-c", str(self.folder),
-                  f"{command}; echo ended > done; sleep 600")
+                  f"{command}; echo {END}; sleep 600")
 
     def screen(self, joined=True):
-        """Rows; those that the terminal broke are one."""
+        """Rows without END; those that the terminal broke are one."""
+        return [row for row in self.rows(joined) if row != END]
+
+    def rows(self, joined=True):
         text = self.call("capture-pane", "-p", "-S", "-2000", *(["-J"] if joined else []))
         return [line.rstrip() for line in text.splitlines() if line.strip()]
 
     def wait(self, seconds=120, watch=lambda: None):
+        """Until tmux has drawn all that the run wrote, which may be long after the run ended."""
         end = time.monotonic() + seconds
-        while not (self.folder / "done").exists():
+        while END not in self.rows():
             if time.monotonic() > end:
                 raise AssertionError("the run did not end:\n" + "\n".join(self.screen()))
             watch()
             time.sleep(0.05)
-        time.sleep(0.2)
 
     def __enter__(self):
         return self
@@ -114,7 +118,6 @@ class Terminal(unittest.TestCase):
         wide = []
         for columns in (20, 40, 80, 120, 200):
             with self.subTest(columns=columns), Tmux(columns, self.folder) as tmux:
-                (self.folder / "done").unlink(missing_ok=True)
                 seen = []
                 tmux.start(f"{MESHTRAIN} train small.yaml")
                 tmux.wait(watch=lambda: seen.append(tmux.screen(joined=False)))

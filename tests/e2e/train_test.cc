@@ -128,8 +128,8 @@ TEST_CASE("on a terminal a bar moves and Keras' full bar stays in its place") {
   command.on_terminal = true;
   const Result result = run(command);
   CHECK(result.exit_code == 0);
-  CHECK(result.out.find("Epoch 1/2\n\r\x1b[1m0/3\x1b[0m ") != std::string::npos);
-  CHECK(std::regex_search(result.out, std::regex("\r\x1b\\[K\r\x1b\\[1m3/3\x1b\\[0m [^\n\r]*" +
+  CHECK(result.out.find("Epoch 1/2\n\r\x1b[?7l\x1b[1m0/3\x1b[0m ") != std::string::npos);
+  CHECK(std::regex_search(result.out, std::regex("\r \x1b\\[J\r\r\x1b\\[1m3/3\x1b\\[0m [^\n\r]*" +
                                                  kMetrics + "\nEpoch 2/2\n")));
 }
 

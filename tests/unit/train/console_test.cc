@@ -75,11 +75,11 @@ TEST_CASE("on a terminal a bar moves on stderr and Keras' full bar stays in its 
                           "\x1b[0m\x1b[37m\x1b[0m \x1b[1m0s\x1b[0m 200ms/step - accuracy: 0.5000 - "
                           "loss: 0.0000e+00\n";
   CHECK(terminal.out.find("Epoch 1/2\n" + bar + "Epoch 2/2\n" + bar) == 0);
-  CHECK(terminal.err.find("\r\x1b[1m0/2\x1b[0m \x1b[37m") == 0);
+  CHECK(terminal.err.find("\r\x1b[?7l\x1b[1m0/2\x1b[0m \x1b[37m") == 0);
   CHECK(terminal.err.find("first step") != std::string::npos);
   CHECK(terminal.err.find("(all ") != std::string::npos);
   CHECK(terminal.err.find('\n') == std::string::npos);
-  CHECK(terminal.err.substr(terminal.err.size() - 4) == "\r\x1b[K");  // the bar is taken away
+  CHECK(terminal.err.ends_with("\r \x1b[J\r"));  // the bar is taken away
 }
 
 TEST_CASE("a moving bar has one row at any width") {
@@ -92,7 +92,8 @@ TEST_CASE("a moving bar has one row at any width") {
     const Logs logs = {{"a_long_name_of_an_output_accuracy", 0.5}, {"loss", 1}, {"other_loss", 2}};
     now = 1;
     bar.update(500, 60.0, [&] { return logs; });
-    const std::string line = text.substr(1, text.find('\x1b') - 1);
+    const size_t begin = text.find('l') + 1;
+    const std::string line = text.substr(begin, text.find('\x1b', begin) - begin);
     CHECK(static_cast<int>(visible_width(line)) < std::max(columns, 4));
     CHECK(line.find(columns < 10 ? "5" : "500/1000") != std::string::npos);
     if (columns > 150) {
@@ -102,20 +103,22 @@ TEST_CASE("a moving bar has one row at any width") {
   }
 }
 
-TEST_CASE("a bar that a narrower terminal has broken into rows is erased whole") {
+TEST_CASE("a bar never wraps and is behind the cursor") {
   double now = 0;
-  int columns = 100;
   std::string text;
-  MovingBar bar("", 10, 0,
-                {[&] { return now; }, [&](std::string_view part) { text += part; },
-                 [&] { return columns; }, false, true});
-  now = 1;
-  bar.update(5, {}, [] { return Logs{{"a_rather_long_name_of_a_metric", 0.5}}; });
-  columns = 30;  // 71 columns are three rows
-  now = 2;
-  text.clear();
-  bar.update(6, {}, [] { return Logs(); });
-  CHECK(text.find("\r\x1b[2A\x1b[J\r") == 0);
+  {
+    MovingBar bar("", 10, 0,
+                  {[&] { return now; }, [&](std::string_view part) { text += part; },
+                   [] { return 100; }, false, true});
+    for (now = 1; now < 3; ++now) {
+      text.clear();
+      bar.update(5, {}, [] { return Logs{{"loss", 0.5}}; });
+      CHECK(text.find("\r\x1b[?7l 5/10 ") == 0);
+      CHECK(text.ends_with("\x1b[J\r\x1b[?7h"));
+    }
+    text.clear();
+  }
+  CHECK(text == "\r \x1b[J\r");
 }
 
 TEST_CASE("with stdout in a pipe nothing but the moving bar is on the terminal") {
@@ -156,7 +159,7 @@ TEST_CASE("a callback's text goes to the record and a moving bar makes room for 
   options.stderr_is_terminal = true;
   said(options);
   CHECK(terminal.out == "Epoch 1/2\n\nEpoch 1: saving model to a.keras\n");
-  CHECK(terminal.err.substr(terminal.err.size() - 4) == "\r\x1b[K");
+  CHECK(terminal.err.ends_with("\r \x1b[J\r"));
   Terminal bar;
   options = bar.options();
   options.verbosity = Verbosity::kBar;
