@@ -14,7 +14,7 @@ constexpr std::string_view kElementOps[] = {
 #undef MESHTRAIN_NAME
 };
 
-// Names of scratch: above every address of a backend, below those of gpu_steps.cc for no memory.
+// Names of scratch: above every address of a backend, below those of all_steps.cc for no memory.
 constexpr int64_t kFirstName = int64_t{1} << 61, kLastName = int64_t{1} << 62;
 constexpr int64_t kGap = 256;  // between names, for addresses behind the last byte
 

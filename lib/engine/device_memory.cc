@@ -116,7 +116,7 @@ std::vector<Program> programs_of(const Setup& setup, const std::vector<StepBatch
   std::vector<Program> out;
   for (const StepBatch& step : steps) {
     out.push_back(setup.compile(step.kind, step.batch).program);
-    fuse_rows(out.back());
+    fuse_rows(out.back(), RowTarget::kGpu);
   }
   return out;
 }

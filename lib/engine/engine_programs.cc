@@ -58,8 +58,7 @@ void Engine::Impl::make_programs(const std::vector<StepBatch>& steps,
     check_same_program(
         processes, compiled.graph, setup.mesh(),
         fmt::format("the {} step of {} samples", step_kind_name(step.kind), step.batch));
-    if (device != nullptr)
-      fuse_rows(compiled.program);
+    fuse_rows(compiled.program, device != nullptr ? RowTarget::kGpu : RowTarget::kCpu);
     missing.push_back(step);
     made.push_back(std::move(compiled.program));
   }

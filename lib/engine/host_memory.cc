@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "exec/shard_map.h"
+#include "passes/row_fusion.h"
 
 namespace meshtrain {
 namespace {
@@ -39,7 +40,9 @@ std::string variable_line(const Setup& setup, const HostVariable& entry) {
 
 bool fits_in_host(const Setup& setup, int64_t batch, StepKind kind, int64_t existing,
                   int64_t available) {
-  return setup.compile(kind, batch).program.arena_bytes - existing <= available;
+  Program program = setup.compile(kind, batch).program;
+  fuse_rows(program, RowTarget::kCpu);
+  return program.arena_bytes - existing <= available;
 }
 
 }  // namespace

@@ -109,6 +109,15 @@ EstimateInput estimate_input(const Setup& setup, const PlanSummary& report,
           .launch_share = launch_share};
 }
 
+// As the engine makes the program.
+PlannedMemory memory_of(const Setup& setup, Program program) {
+  const DeviceRequest& devices = setup.distribution().devices;
+  if (!devices.is_gpu && devices.hardware.empty()) {
+    fuse_rows(program, RowTarget::kCpu);
+  }
+  return planned_memory(program);
+}
+
 // The same layers and layouts on a mesh of ones.
 Config on_one_device(const Setup& setup) {
   Config config = setup.config();
@@ -135,7 +144,7 @@ double launch_share(const Setup& alone, int64_t batch, int64_t devices, const Pr
   const double steps = static_cast<double>(std::max<size_t>(program.steps.size(), 1));
   program.fixed_reductions =
       devices > 1 ? order != ReductionOrder::kFast : order == ReductionOrder::kFixed;
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   return static_cast<double>(gpu_launches(program)) / steps;
 }
 
@@ -145,7 +154,7 @@ Estimate estimate_alone(const Setup& alone, const Hardware& hardware) {
   report.mesh = alone.mesh();
   report.batch = alone.config().fit.batch_size.value;
   const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
-  report.memory = planned_memory(compiled.program);
+  report.memory = memory_of(alone, compiled.program);
   const double share = launch_share(alone, report.batch, 1, &compiled.program);
   return estimate_step(estimate_input(alone, report, compiled, share), hardware);
 }
@@ -178,7 +187,7 @@ std::string advice(const Setup& setup, int64_t memory) {
   }
   const auto fits = [memory](const Setup& changed) {
     const int64_t batch = changed.config().fit.batch_size.value;
-    return planned_memory(changed.compile(StepKind::kTrain, batch).program).total() <= memory;
+    return memory_of(changed, changed.compile(StepKind::kTrain, batch).program).total() <= memory;
   };
   // The last one takes least.
   const Change* found = nullptr;
@@ -261,7 +270,7 @@ std::vector<PlanSummary::Remat> remat_memory(const Config& config, int64_t batch
     changed.model.remat = choice.parts;
     const Setup setup(changed, nullptr);
     const Compiled compiled = setup.compile(StepKind::kTrain, batch);
-    out.push_back({choice.name, planned_memory(compiled.program).activations});
+    out.push_back({choice.name, memory_of(setup, compiled.program).activations});
   }
   return out;
 }
@@ -297,7 +306,7 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
     report.outputs.push_back({key, shape, sharding, rule->key, place_of(rule)});
   }
   report.collectives = collectives_of(setup, compiled.graph);
-  report.memory = planned_memory(compiled.program);
+  report.memory = memory_of(setup, compiled.program);
   report.heads = planned_heads(compiled.graph, report.mesh);
   report.flops = planned_flops(compiled.graph);
   report.model_flops = planned_model_flops(compiled.graph);

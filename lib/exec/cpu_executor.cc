@@ -10,6 +10,7 @@
 #include "backend/cpu/chain.h"
 #include "backend/cpu/lowering.h"
 #include "base/host.h"
+#include "exec/all_steps.h"
 #include "exec/cpu_collective.h"
 #include "exec/executor_impl.h"
 #include "exec/memory.h"
@@ -92,8 +93,7 @@ class CpuExecutor final : public Executor::Impl {
   HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
-  cpu::KernelList prepare(const std::vector<ProgramStep>& steps,
-                          std::vector<std::string>* paths_of_kernels = nullptr);
+  cpu::KernelList prepare(KernelSpecs specs, std::vector<std::string>* paths_of_kernels = nullptr);
   void run_once(const cpu::KernelList& list);
   template <bool kTimed>
   static void run_worker(void* self, int worker);
@@ -151,9 +151,9 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
     const int64_t bytes = output.total_bytes();
     results.emplace_back(static_cast<size_t>(bytes <= kSmallResult ? bytes : 0));
   }
-  run_once(prepare(program.prologue));
+  run_once(prepare(lower_steps(program, program.prologue, memory)));
   std::vector<std::string> names;
-  kernels = prepare(program.steps, &names);
+  kernels = prepare(lower_all_steps(program, memory), &names);
   for (size_t k = 0; k < kernels.size(); ++k)
     paths[kernels[k].get()] = std::move(names[k]);
   kernels = cpu::join_chains(std::move(kernels), pool->size());
@@ -162,10 +162,10 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
   scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
 }
 
-cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps,
+cpu::KernelList CpuExecutor::prepare(KernelSpecs specs,
                                      std::vector<std::string>* paths_of_kernels) {
   cpu::CpuLowering lowering(step_scratch, collectives_of(processes));
-  lowering.lower(lower_steps(program, steps, memory));
+  lowering.lower(std::move(specs));
   if (paths_of_kernels != nullptr)
     *paths_of_kernels = lowering.paths();
   return lowering.take();

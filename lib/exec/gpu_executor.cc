@@ -13,8 +13,8 @@
 #include "backend/gpu/lowering.h"
 #include "base/host.h"
 #include "comm/heartbeat_monitor.h"
+#include "exec/all_steps.h"
 #include "exec/gpu_slots.h"
-#include "exec/gpu_steps.h"
 #include "exec/partial_sum_fusion.h"
 
 namespace meshtrain {

@@ -4,8 +4,8 @@
 
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/merge_launches.h"
+#include "exec/all_steps.h"
 #include "exec/gpu_slots.h"
-#include "exec/gpu_steps.h"
 #include "exec/partial_sum_fusion.h"
 
 namespace meshtrain {

@@ -40,10 +40,9 @@ struct ProgramStep {
   Attrs attrs;
   std::string path;
   Phase phase = Phase::kForward;
-  AxisMask axes = 0;  // union of the axes of operands and results: shards to compute
-  int fused = kNone;  // index in Program::fusions for op "fused"
-  int row_fusion =
-      kNone;  // neighbours with one number are one kernel of a GPU: passes/row_fusion.h
+  AxisMask axes = 0;       // union of the axes of operands and results: shards to compute
+  int fused = kNone;       // index in Program::fusions for op "fused"
+  int row_fusion = kNone;  // neighbours with one number are one kernel: passes/row_fusion.h
 };
 
 // A chain of elementwise ops evaluated block by block in cache: the tape of one "fused" step.

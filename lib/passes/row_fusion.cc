@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kWindow = 24;  // steps from one member of a group to the next
 constexpr size_t kMostMembers = 32;
-constexpr size_t kMostOperands = 40;  // arrays that a kernel reads and writes
+constexpr size_t kMostOperands = 40;    // arrays that a kernel reads and writes
+constexpr int64_t kMostColumns = 4096;  // of rows on a processor
 
 // The arrays of a group: shards of this shape, whose rows run along the dimensions marked in
 // `gone`.
@@ -27,8 +28,9 @@ struct Rows {
 
 class RowFuser {
  public:
-  explicit RowFuser(Program& program)
+  RowFuser(Program& program, RowTarget target)
       : program_(program),
+        on_cpu_(target == RowTarget::kCpu),
         steps_(program.steps),
         writer_(program.buffers.size(), kNone),
         is_placed_(steps_.size()) {
@@ -91,6 +93,9 @@ class RowFuser {
                           std::count(rows.gone.begin(), rows.gone.end(), false) > 0;
     const bool is_local = out.axes == x.axes && out.sharding.partial == 0;
     if (!has_both || !is_local || num_elements(x.shape) < 2 * rows.count)
+      return std::nullopt;
+    if (on_cpu_ && (!std::is_sorted(rows.gone.begin(), rows.gone.end()) ||
+                    num_elements(x.shape) > kMostColumns * rows.count))
       return std::nullopt;
     return rows;
   }
@@ -246,6 +251,22 @@ class RowFuser {
     return b.shape == wanted;
   }
 
+  bool uses_16_bits(const ProgramStep& step) const {
+    const auto has_16_bits = [](DType dtype) { return dtype_size(dtype) == 2; };
+    const auto are_narrow = [&](const std::vector<int>& buffers) {
+      return std::any_of(buffers.begin(), buffers.end(),
+                         [&](int b) { return has_16_bits(buffer(b).dtype); });
+    };
+    if (are_narrow(step.inputs) || are_narrow(step.outputs))
+      return true;
+    if (step.fused == kNone)
+      return false;
+    const auto& tape = program_.fusions[static_cast<size_t>(step.fused)].instructions;
+    return std::any_of(tape.begin(), tape.end(), [&](const FusedTape::Instruction& instruction) {
+      return has_16_bits(instruction.dtype);
+    });
+  }
+
   bool fits(const ProgramStep& step) const {
     const auto all_results = [&](auto&& are) {
       return std::all_of(step.outputs.begin(), step.outputs.end(),
@@ -255,6 +276,8 @@ class RowFuser {
     const bool of_rows = all_results([&](const Buffer& b) { return is_of_rows(b); });
     if (is_reduction(step))
       return of_rows && rows_of_reduction(step) == rows_;
+    if (on_cpu_ && (is(OpKind::kOneHot, step) || uses_16_bits(step)))
+      return false;
     if (is(OpKind::kReshape, step))
       return of_rows && is_of_rows(buffer(step.inputs[0]));
     if (is(OpKind::kOneHot, step)) {
@@ -266,6 +289,7 @@ class RowFuser {
   }
 
   Program& program_;
+  bool on_cpu_;
   std::vector<ProgramStep>& steps_;
   std::vector<int> writer_;  // step of each buffer
   std::vector<bool> is_placed_;
@@ -279,10 +303,10 @@ class RowFuser {
 
 }  // namespace
 
-void fuse_rows(Program& program) {
+void fuse_rows(Program& program, RowTarget target) {
   if (program.fixed_reductions)
     return;
-  RowFuser(program).run();
+  RowFuser(program, target).run();
   plan_memory(program);
 }
 

@@ -96,7 +96,7 @@ std::string MovingBar::line(int64_t step, const std::string& times,
 }
 
 // The cursor waits where the drawing begins, so that all of it is behind the cursor, even when a
-// narrower terminal has broken it into rows. A terminal is narrower before the program is told:
+// narrower terminal has broken it into rows. A terminal is narrower before the program knows it:
 // what is too wide for it is cut, not wrapped.
 void MovingBar::draw(const std::string& line) {
   const int width = static_cast<int>(visible_width(line));

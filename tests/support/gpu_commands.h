@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/gpu/lowering.h"
-#include "exec/gpu_steps.h"
+#include "exec/all_steps.h"
 #include "exec/partial_sum_fusion.h"
 
 namespace meshtrain::test {

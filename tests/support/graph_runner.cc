@@ -50,9 +50,7 @@ int ProgramRunner::add(Graph graph) {
   options.processes = store_->part().processes();
   options.rank = store_->part().rank();
   Compiled compiled = compile(std::move(graph), layout_.mesh, options);
-  if (place_.device != nullptr) {
-    fuse_rows(compiled.program);
-  }
+  fuse_rows(compiled.program, place_.device != nullptr ? RowTarget::kGpu : RowTarget::kCpu);
   for (const Node& node : compiled.graph.nodes) {
     MESHTRAIN_CHECK(!node.op->collective || !node.attr_string("cause").empty(),
                     "{} is there for no reason", node.path);

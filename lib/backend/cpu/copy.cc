@@ -213,6 +213,11 @@ KernelPtr make_copy(const View& from, const View& to) {
 }
 
 void CpuLowering::make(const CopySpec& spec) {
+  if (row_calls_) {
+    row_calls_->push_back(
+        {RowCall::Kind::kCopy, path_, spec.to.shape, {spec.from}, {}, {{0, spec.to}}});
+    return;
+  }
   add(make_copy(spec.from, spec.to));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "backend/cpu/half_tape.h"
@@ -38,9 +39,13 @@ class Tape final : public Kernel {
  private:
   struct Block {
     int64_t begin, size;
+    int64_t first_row = 0, rows = 0;  // of a tape over rows
+    int64_t first(bool of_rows) const { return of_rows ? first_row : begin; }
+    int64_t count(bool of_rows) const { return of_rows ? rows : size; }
   };
 
   void choose_blocks();
+  void choose_rows(int64_t target);
   Block block(int64_t index) const;
   int64_t alignment(int64_t target) const;
   const std::byte* gathered(const TapePlan::Operand& operand, int64_t& held, const Block& block,
@@ -49,6 +54,9 @@ class Tape final : public Kernel {
   const std::byte* gather(const TapePlan::Operand& operand, const Block& block,
                           std::byte* out) const;
   void fill_once(std::byte* scratch) const;
+  void run_step(const TapePlan::Step& step, const Block& where, std::byte* scratch) const;
+  void run_rows(const TapePlan::Step& step, int64_t rows, std::byte* out,
+                const std::byte* const* args) const;
   Access rows_of(const TapePlan::Operand& operand, int64_t first, int64_t stop) const;
   std::byte* slot(std::byte* scratch, int index) const {
     return scratch + value_bytes_ + static_cast<size_t>(index) * slot_bytes_;
@@ -76,6 +84,8 @@ void Tape::choose_blocks() {
   const int64_t target = arrays > kManyArrays ? kSmallBlock : kBlock;
   if (plan_.total == 0)
     return;
+  if (plan_.columns > 0)
+    return choose_rows(kBlock);
   const int64_t step = alignment(target);
   if (step == 0) {
     block_size_ = elements_of_unit(plan_.total, target);
@@ -88,6 +98,18 @@ void Tape::choose_blocks() {
     num_blocks_ = plan_.total / plan_.last * blocks_per_row_;
     return;
   }
+  num_blocks_ = (plan_.total + block_size_ - 1) / block_size_;
+}
+
+// Whole rows, as many as a power of two where what repeats allows it (chain.h).
+void Tape::choose_rows(int64_t target) {
+  int64_t step = plan_.columns;
+  for (const TapePlan::Operand& operand : plan_.operands) {
+    if (operand.pattern == Pattern::kPeriodic)
+      step = std::max(step, operand.period);
+  }
+  const int64_t steps = std::max<int64_t>(elements_of_unit(plan_.total, target) / step, 1);
+  block_size_ = step * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps)));
   num_blocks_ = (plan_.total + block_size_ - 1) / block_size_;
 }
 
@@ -107,8 +129,10 @@ int64_t Tape::alignment(int64_t target) const {
 
 Tape::Block Tape::block(int64_t index) const {
   if (blocks_per_row_ == 0) {
-    const int64_t begin = index * block_size_;
-    return {begin, std::min(block_size_, plan_.total - begin)};
+    const int64_t begin = index * block_size_, size = std::min(block_size_, plan_.total - begin);
+    if (plan_.columns > 0)
+      return {begin, size, begin / plan_.columns, size / plan_.columns};
+    return {begin, size};
   }
   const int64_t column = index % blocks_per_row_ * block_size_;
   return {index / blocks_per_row_ * plan_.last + column,
@@ -172,14 +196,16 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
       return slot(scratch, place.index);
     case Place::kValue:
       return scratch + static_cast<size_t>(place.index) * kValueBytes;
-    case Place::kResult:
-      return plan_.results[place.index].data + block.begin * plan_.results[place.index].item_size;
+    case Place::kResult: {
+      const TapePlan::Result& result = plan_.results[place.index];
+      return result.data + block.first(result.of_rows) * result.item_size;
+    }
     case Place::kOperand:
       break;
   }
   const TapePlan::Operand& operand = plan_.operands[place.index];
   if (operand.pattern == Pattern::kFull)
-    return operand.data + block.begin * operand.item_size;
+    return operand.data + block.first(operand.of_rows) * operand.item_size;
   std::byte* own = slot(scratch, operand.slot);
   if (operand.pattern != Pattern::kStrided)
     return own;  // filled once
@@ -206,27 +232,55 @@ void Tape::fill_once(std::byte* scratch) const {
   }
 }
 
+void Tape::run_step(const TapePlan::Step& step, const Block& where, std::byte* scratch) const {
+  const std::byte* args[3] = {};
+  for (int a = 0; a < step.num_args; ++a)
+    args[a] = read(step.args[a], where, scratch);
+  // A result is written where it would be read.
+  auto* const out = const_cast<std::byte*>(read(step.out, where, scratch));
+  if (step.reduce != nullptr) {
+    step.reduce(out, args[0], where.rows, plan_.columns, plan_.columns);
+  } else if (step.spread > 0) {
+    copy_rows(args[0], out, step.spread,
+              {.rows = where.rows,
+               .size = plan_.columns,
+               .from_row = 1,
+               .to_row = plan_.columns,
+               .from = 0,
+               .to = 1});
+  } else if (step.row_arg >= 0) {
+    run_rows(step, where.rows, out, args);
+  } else {
+    step.loop(out, args[0], args[1], args[2], where.count(step.of_rows), step.params);
+  }
+}
+
+// Arguments and results of a loop by a scalar have one type but for comparisons, whose results are
+// narrower.
+void Tape::run_rows(const TapePlan::Step& step, int64_t rows, std::byte* out,
+                    const std::byte* const* args) const {
+  int64_t steps[2];
+  for (int a = 0; a < 2; ++a)
+    steps[a] = step.arg_size * (a == step.row_arg ? 1 : plan_.columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    step.loop(out + r * plan_.columns * step.item_size, args[0] + r * steps[0],
+              args[1] + r * steps[1], nullptr, plan_.columns, step.params);
+  }
+}
+
 void Tape::run(int64_t begin, int64_t end, std::byte* scratch) const {
   if (begin >= end)
     return;
   fill_once(scratch);
   for (int64_t index = begin; index < end; ++index) {
     const Block where = block(index);
-    for (const TapePlan::Step& step : plan_.steps) {
-      const std::byte* args[3] = {};
-      for (int a = 0; a < step.num_args; ++a)
-        args[a] = read(step.args[a], where, scratch);
-      std::byte* out = step.out.kind == Place::kSlot
-                           ? slot(scratch, step.out.index)
-                           : plan_.results[step.out.index].data +
-                                 where.begin * plan_.results[step.out.index].item_size;
-      step.loop(out, args[0], args[1], args[2], where.size, step.params);
-    }
+    for (const TapePlan::Step& step : plan_.steps)
+      run_step(step, where, scratch);
     for (const TapePlan::Result& result : plan_.results) {
       if (result.copy_from_slot >= 0) {
-        std::memcpy(result.data + where.begin * result.item_size,
+        std::memcpy(result.data + where.first(result.of_rows) * result.item_size,
                     slot(scratch, result.copy_from_slot),
-                    static_cast<size_t>(where.size * result.item_size));
+                    static_cast<size_t>(where.count(result.of_rows) * result.item_size));
       }
     }
   }
@@ -249,36 +303,45 @@ Access Tape::rows_of(const TapePlan::Operand& operand, int64_t first, int64_t st
 void Tape::accesses(int64_t begin, int64_t end, std::vector<Access>& out) const {
   if (begin >= end)
     return;
-  const int64_t first = block(begin).begin;
-  const Block last = block(end - 1);
-  const int64_t stop = last.begin + last.size;
+  const Block first = block(begin), last = block(end - 1);
+  const auto part = [&](const std::byte* data, int64_t item_size, bool of_rows, bool is_write) {
+    out.push_back({data + first.first(of_rows) * item_size,
+                   data + (last.first(of_rows) + last.count(of_rows)) * item_size, is_write});
+  };
   for (const TapePlan::Operand& operand : plan_.operands) {
-    if (operand.pattern == Pattern::kFull) {
-      out.push_back({operand.data + first * operand.item_size,
-                     operand.data + stop * operand.item_size, false});
-    } else {
-      out.push_back(rows_of(operand, first, stop));
-    }
+    if (operand.pattern == Pattern::kFull)
+      part(operand.data, operand.item_size, operand.of_rows, false);
+    else
+      out.push_back(rows_of(operand, first.begin, last.begin + last.size));
   }
-  for (const TapePlan::Result& result : plan_.results) {
-    out.push_back(
-        {result.data + first * result.item_size, result.data + stop * result.item_size, true});
-  }
+  for (const TapePlan::Result& result : plan_.results)
+    part(result.data, result.item_size, result.of_rows, true);
 }
 
 }  // namespace
 
+KernelPtr make_tape(TapeOverRows tape) {
+  if (has_halves(tape.operands, tape.tape)) {
+    MESHTRAIN_CHECK(tape.of_rows.empty(), "rows of 16 bits");
+    WideTape wide = widened_tape(tape.operands, tape.tape, tape.results);
+    tape.tape = std::move(wide.instructions);
+    tape.results = std::move(wide.results);
+  }
+  return std::make_unique<Tape>(plan_tape(tape));
+}
+
 KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeInstruction>& tape,
                     const std::vector<TapeResult>& results) {
-  if (has_halves(operands, tape)) {
-    const WideTape wide = widened_tape(operands, tape, results);
-    return std::make_unique<Tape>(plan_tape(shape, operands, wide.instructions, wide.results));
-  }
-  return std::make_unique<Tape>(plan_tape(shape, operands, tape, results));
+  return make_tape(TapeOverRows{shape, operands, tape, results});
 }
 
 void CpuLowering::make(const TapeSpec& spec) {
+  if (row_calls_) {
+    row_calls_->push_back(
+        {RowCall::Kind::kTape, path_, spec.shape, spec.operands, spec.tape, spec.results});
+    return;
+  }
   add(make_tape(spec.shape, spec.operands, spec.tape, spec.results));
 }
 

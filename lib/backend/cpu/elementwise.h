@@ -15,4 +15,16 @@ KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeInstruction>& tape,
                     const std::vector<TapeResult>& results);
 
+// The same with instructions on rows of `columns` elements (tape_plan.h); 0: no rows.
+struct TapeOverRows {
+  Shape shape = {};
+  std::vector<View> operands = {};
+  std::vector<TapeInstruction> tape = {};
+  std::vector<TapeResult> results = {};
+  int64_t columns = 0;
+  // Operands, then instructions, with one number a row, which are adjacent; or empty. No 16 bits.
+  std::vector<bool> of_rows = {};
+};
+KernelPtr make_tape(TapeOverRows tape);
+
 }  // namespace meshtrain::cpu

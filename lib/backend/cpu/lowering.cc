@@ -65,10 +65,6 @@ void CpuLowering::make(const EndGroup&) {
   }
 }
 
-// Rows fit into the caches anyway.
-void CpuLowering::make(const BeginRowFusion&) {}
-void CpuLowering::make(const EndRowFusion&) {}
-
 void CpuLowering::make(const CombineSpec& spec) {
   add(make_collective_(spec, path_));
 }

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/types.h"
+#include "backend/fused_rows.h"
 #include "backend/kernel_spec.h"
 
 namespace meshtrain::cpu {
@@ -46,6 +49,7 @@ class CpuLowering {
   std::vector<std::pair<size_t, std::string>> steps_;  // first kernel and path
   size_t group_begin_ = 0;
   bool in_group_ = false;
+  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRowFusion
   KernelList before_, after_;  // conversions around the members of a group, or the next kernel
 };
 

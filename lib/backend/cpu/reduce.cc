@@ -236,6 +236,17 @@ KernelList make_reduce(Reduction reduction, const View& x, const std::vector<boo
 }
 
 void CpuLowering::make(const ReduceSpec& spec) {
+  if (row_calls_) {
+    row_calls_->push_back({RowCall::Kind::kReduce,
+                           path_,
+                           spec.x.shape,
+                           {spec.x},
+                           {},
+                           {{0, spec.out}},
+                           spec.reduction,
+                           spec.reduced});
+    return;
+  }
   add(make_reduce(spec.reduction, spec.x, spec.reduced, spec.out, scratch_));
 }
 

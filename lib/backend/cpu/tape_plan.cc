@@ -1,6 +1,8 @@
 #include "backend/cpu/tape_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "backend/cpu/types.h"
 
@@ -11,6 +13,16 @@ using Pattern = TapePlan::Pattern;
 using Place = TapePlan::Place;
 using Step = TapePlan::Step;
 using Value = TapePlan::Value;
+
+constexpr int64_t kLeastColumns = 16;  // of a row that is a call of a loop
+
+std::optional<Reduction> row_reduction(std::string_view op) {
+  if (op == "row_sum")
+    return Reduction::kSum;
+  if (op == "row_max")
+    return Reduction::kMax;
+  return op == "row_min" ? std::optional(Reduction::kMin) : std::nullopt;
+}
 
 double element_cost(std::string_view op) {  // nanoseconds an element, float32
   constexpr std::string_view kSlow[] = {"exp", "log", "log1p", "expm1", "tanh",
@@ -24,15 +36,25 @@ double element_cost(std::string_view op) {  // nanoseconds an element, float32
 
 // Decides where each instruction reads and writes. The plan has its operands and results already.
 struct Builder {
+  Builder(TapePlan& to, const TapeOverRows& tape)
+      : plan(to),
+        operands(tape.operands),
+        instructions(tape.tape),
+        results(tape.results),
+        of_rows(tape.of_rows),
+        num_operands(static_cast<int>(operands.size())) {}
+
   TapePlan& plan;
   const std::vector<View>& operands;
   const std::vector<TapeInstruction>& instructions;
   const std::vector<TapeResult>& results;
-  int num_operands = 0;
+  const std::vector<bool>& of_rows;
+  int num_operands;
   std::vector<int> last_use;  // of each instruction's result, as instruction index
   std::vector<Place> places;  // of each instruction's result
   std::vector<int> values;    // of operands, then instructions: index in plan.values, or -1
-  std::vector<int> free_slots = {};
+  std::vector<int> free_slots;
+  std::map<int, int> spread_slots;  // of numbers of rows, by argument
 
   int take_slot() {
     if (free_slots.empty())
@@ -118,11 +140,16 @@ struct Builder {
     return left != right && kernels().element_by_scalar[which][op][type] != nullptr ? which : -1;
   }
 
+  bool is_of_rows(int arg) const { return arg < static_cast<int>(of_rows.size()) && of_rows[arg]; }
+
+  ElementLoop loop_by_scalar(const TapeInstruction& instruction, int which) const {
+    return kernels().element_by_scalar[which][find_element_op(instruction.op)]
+                                      [type_index(dtype_of(instruction.args[0]))];
+  }
+
   ElementLoop find_loop(const TapeInstruction& instruction) const {
-    if (const int which = scalar_arg(instruction); which >= 0) {
-      return kernels().element_by_scalar[which][find_element_op(instruction.op)]
-                                        [type_index(dtype_of(instruction.args[0]))];
-    }
+    if (const int which = scalar_arg(instruction); which >= 0)
+      return loop_by_scalar(instruction, which);
     const TypeIndex to = type_index(instruction.dtype);
     if (instruction.op == "cast") {
       return kernels().cast[type_index(dtype_of(instruction.args[0]))][to];
@@ -149,28 +176,85 @@ struct Builder {
     return arg < num_operands ? Place{Place::kOperand, arg} : places[arg - num_operands];
   }
 
-  void add_step(size_t i) {
+  // Which operand of a binary op has one number for each row of the other one, where a loop takes
+  // these row by row; otherwise -1.
+  int row_arg(size_t i) const {
+    const TapeInstruction& instruction = instructions[i];
+    if (of_rows.empty() || is_of_rows(num_operands + static_cast<int>(i)) ||
+        find_element_op(instruction.op) < 0 || instruction.args.size() != 2 ||
+        plan.columns < kLeastColumns)
+      return -1;
+    const bool left = is_of_rows(instruction.args[0]), right = is_of_rows(instruction.args[1]);
+    const int which = left ? 0 : 1;
+    const bool is_alone = left != right && values[instruction.args[1 - which]] < 0;
+    return is_alone && loop_by_scalar(instruction, which) != nullptr ? which : -1;
+  }
+
+  // Where an instruction on whole rows reads a number of each.
+  Place spread_place(int arg) {
+    const auto [found, is_new] = spread_slots.try_emplace(arg, plan.num_slots);
+    if (is_new) {
+      Step step;
+      step.spread = static_cast<int64_t>(dtype_size(dtype_of(arg)));
+      step.args[0] = place_of(arg, false);
+      step.num_args = 1;
+      step.out = {Place::kSlot, plan.num_slots++};
+      plan.steps.push_back(step);
+    }
+    return {Place::kSlot, found->second};
+  }
+
+  // The function that computes an instruction, and what it reads.
+  Step step_of(size_t i) {
     const TapeInstruction& instruction = instructions[i];
     Step step;
-    step.loop = find_loop(instruction);
+    step.of_rows = is_of_rows(num_operands + static_cast<int>(i));
     step.params = {instruction.low, instruction.high};
     step.num_args = static_cast<int>(instruction.args.size());
     MESHTRAIN_CHECK(step.num_args >= 1 && step.num_args <= 3, "op `{}` with {} operands",
                     instruction.op, step.num_args);
-    const int scalar = scalar_arg(instruction);
-    for (int a = 0; a < step.num_args; ++a)
-      step.args[a] = place_of(instruction.args[a], a == scalar);
+    const auto reduction = row_reduction(instruction.op);
+    const bool reads_rows = !of_rows.empty() && !step.of_rows;
+    const int scalar = reduction ? -1 : scalar_arg(instruction);
+    step.row_arg = row_arg(i);
+    step.arg_size = static_cast<int64_t>(dtype_size(dtype_of(instruction.args[0])));
+    step.item_size = static_cast<int64_t>(dtype_size(instruction.dtype));
+    if (reduction) {
+      const DType dtype = dtype_of(instruction.args[0]);
+      step.reduce = kernels().reduce_rows[static_cast<int>(*reduction)][type_index(dtype)];
+    } else if (reads_rows && instruction.op == "copy" && is_of_rows(instruction.args[0])) {
+      step.spread = step.item_size;
+    } else {
+      step.loop =
+          step.row_arg >= 0 ? loop_by_scalar(instruction, step.row_arg) : find_loop(instruction);
+    }
+    for (int a = 0; a < step.num_args; ++a) {
+      const int arg = instruction.args[a];
+      const bool is_spread = (reads_rows || reduction) && is_of_rows(arg) && step.spread == 0 &&
+                             a != step.row_arg && values[arg] < 0;
+      step.args[a] = is_spread ? spread_place(arg) : place_of(arg, a == scalar);
+    }
+    return step;
+  }
+
+  void add_step(size_t i) {
+    const TapeInstruction& instruction = instructions[i];
+    Step step = step_of(i);
     const std::vector<int> dead = last_read_by(i);
-    // A result may take the place of an operand only where its elements are as wide.
-    const bool in_place = std::all_of(dead.begin(), dead.end(), [&](int d) {
-      return dtype_size(instructions[d].dtype) == dtype_size(instruction.dtype);
-    });
+    // A result may take the place of an operand only where its elements are as wide, and as many.
+    const bool in_place =
+        step.loop != nullptr && step.row_arg < 0 &&
+        std::all_of(dead.begin(), dead.end(), [&](int d) {
+          return dtype_size(instructions[d].dtype) == dtype_size(instruction.dtype);
+        });
     if (in_place)
       release(dead);
     place_result(i);
     step.out = places[i];
     plan.steps.push_back(step);
-    plan.cost += static_cast<double>(plan.total) * element_cost(instruction.op);
+    const int64_t elements =
+        step.of_rows && step.loop != nullptr ? plan.total / plan.columns : plan.total;
+    plan.cost += static_cast<double>(elements) * element_cost(instruction.op);
     if (!in_place)
       release(dead);
     if (last_use[i] == -1)
@@ -232,46 +316,53 @@ Pattern pattern_of(const TapePlan::Operand& operand, const std::vector<int64_t>&
   return Pattern::kStrided;
 }
 
-void add_operands(TapePlan& plan, const Shape& shape, const std::vector<View>& operands) {
-  StridedLoop loop{shape, {row_major_strides(shape)}};
-  for (const View& operand : operands) {
-    MESHTRAIN_CHECK(operand.strides.size() == shape.size());
-    loop.strides.push_back(operand.strides);
+void add_operands(TapePlan& plan, const TapeOverRows& tape) {
+  StridedLoop loop{tape.shape, {row_major_strides(tape.shape)}};
+  const auto is_of_rows = [&](size_t i) { return i < tape.of_rows.size() && tape.of_rows[i]; };
+  for (size_t i = 0; i < tape.operands.size(); ++i) {
+    const View& operand = tape.operands[i];
+    MESHTRAIN_CHECK(is_of_rows(i) || operand.strides.size() == tape.shape.size());
+    loop.strides.push_back(is_of_rows(i) ? std::vector<int64_t>(tape.shape.size())
+                                         : operand.strides);
   }
-  plan.total = num_elements(shape);
+  plan.total = num_elements(tape.shape);
   coalesce(loop);
   plan.sizes = loop.sizes;
   plan.last = plan.sizes.back();
-  for (size_t i = 0; i < operands.size(); ++i) {
+  for (size_t i = 0; i < tape.operands.size(); ++i) {
     TapePlan::Operand operand;
-    operand.data = operands[i].data;
-    operand.item_size = operands[i].item_size();
+    operand.data = tape.operands[i].data;
+    operand.item_size = tape.operands[i].item_size();
     operand.strides = loop.strides[i + 1];
-    operand.whole = whole_access(operands[i], false);
-    find_period(operand, plan);
-    operand.pattern = pattern_of(operand, loop.strides[0], plan);
+    operand.whole = whole_access(tape.operands[i], false);
+    operand.of_rows = is_of_rows(i);
+    if (!operand.of_rows) {
+      find_period(operand, plan);
+      operand.pattern = pattern_of(operand, loop.strides[0], plan);
+    }
     if (operand.pattern == Pattern::kPeriodic || operand.pattern == Pattern::kStrided)
       operand.slot = plan.num_slots++;
     plan.widest = std::max(plan.widest, operand.item_size);
-    plan.cost += static_cast<double>(plan.total) * 0.02 * static_cast<double>(operand.item_size);
+    const int64_t elements = operand.of_rows ? plan.total / plan.columns : plan.total;
+    plan.cost += static_cast<double>(elements) * 0.02 * static_cast<double>(operand.item_size);
     plan.operands.push_back(std::move(operand));
   }
 }
 
 }  // namespace
 
-TapePlan plan_tape(const Shape& shape, const std::vector<View>& operands,
-                   const std::vector<TapeInstruction>& tape,
-                   const std::vector<TapeResult>& results) {
+TapePlan plan_tape(const TapeOverRows& tape) {
   TapePlan plan;
-  add_operands(plan, shape, operands);
-  for (const TapeResult& result : results) {
+  plan.columns = tape.columns;
+  add_operands(plan, tape);
+  for (const TapeResult& result : tape.results) {
     MESHTRAIN_CHECK(is_contiguous(result.view));
-    plan.results.push_back({result.view.data, result.view.item_size(), -1});
+    const bool of_rows = tape.columns > 0 && num_elements(result.view.shape) != plan.total;
+    plan.results.push_back({result.view.data, result.view.item_size(), -1, of_rows});
   }
-  for (const TapeInstruction& instruction : tape)
+  for (const TapeInstruction& instruction : tape.tape)
     plan.widest = std::max(plan.widest, static_cast<int64_t>(dtype_size(instruction.dtype)));
-  Builder{plan, operands, tape, results, static_cast<int>(operands.size()), {}, {}, {}}.build();
+  Builder(plan, tape).build();
   return plan;
 }
 

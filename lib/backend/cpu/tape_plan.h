@@ -1,8 +1,12 @@
 // Where a chain of elementwise instructions reads and writes: in operands, in results, or in slots,
 // blocks of scratch memory that later instructions take again.
+//
+// A tape over rows also has instructions that reduce each row to a number: row_sum, row_max,
+// row_min. What has one number a row is marked `of_rows`; other instructions that read it repeat it
+// along the rows.
 #pragma once
 
-#include "backend/cpu/kernel.h"
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/kernel_table.h"
 
 namespace meshtrain::cpu {
@@ -25,12 +29,19 @@ struct TapePlan {
     std::vector<int64_t> strides;  // over `sizes`
     Pattern pattern = Pattern::kFull;
     Access whole;
-    int slot = -1;  // where blocks are gathered, if they are
+    bool of_rows = false;  // then kFull
+    int slot = -1;         // where blocks are gathered, if they are
     // The same `period` elements repeat over each `span` of elements; 0: they do not.
     int64_t period = 0, span = 0;
   };
   struct Step {
+    // One of the three.
     ElementLoop loop = nullptr;
+    ReduceRows reduce = nullptr;
+    int64_t spread = 0;                   // size of an element that is repeated along its row
+    int row_arg = -1;                     // of a loop: run row by row, with this argument's number
+    int64_t arg_size = 0, item_size = 0;  // then: of an element of an argument, of the result
+    bool of_rows = false;                 // the result
     Place args[3];
     int num_args = 0;
     Place out;
@@ -48,12 +59,14 @@ struct TapePlan {
     std::byte* data = nullptr;
     int64_t item_size = 4;
     int copy_from_slot = -1;  // written there first: a later instruction reads what it overwrites
+    bool of_rows = false;
   };
 
   Shape sizes;  // adjacent dimensions joined
   int64_t total = 1;
-  int64_t last = 1;    // size of the last dimension
-  int64_t widest = 1;  // bytes of an element
+  int64_t last = 1;     // size of the last dimension
+  int64_t columns = 0;  // of rows, if it has any
+  int64_t widest = 1;   // bytes of an element
   int num_slots = 0;
   double cost = 0;  // nanoseconds
   std::vector<Operand> operands;
@@ -66,8 +79,6 @@ struct TapePlan {
 constexpr int64_t kLongestPeriod = 512;
 
 // As make_tape; no 16-bit loops but casts.
-TapePlan plan_tape(const Shape& shape, const std::vector<View>& operands,
-                   const std::vector<TapeInstruction>& tape,
-                   const std::vector<TapeResult>& results);
+TapePlan plan_tape(const TapeOverRows& tape);
 
 }  // namespace meshtrain::cpu

@@ -1,8 +1,5 @@
 // Specs between BeginRowFusion and EndRowFusion: one kernel over rows where they are one, otherwise
 // what each of them is by itself.
-#include <algorithm>
-#include <map>
-
 #include "backend/gpu/lowering.h"
 #include "base/error.h"
 
@@ -33,46 +30,6 @@ void GpuLowering::add_row_one_hot(const OneHotSpec& spec) {
   call.results[0].view = contiguous_view(call.results[0].view.data, shape.dtype, call.shape);
 }
 
-// To results that are not read later, which may be where there is none. What no other call reads
-// any more is given again, but not to a result that needs far less, such as one number a row.
-void GpuLowering::give_memory(std::vector<RowCall>& calls,
-                              const std::vector<const std::byte*>& read_later) {
-  struct Given {
-    std::byte* memory;
-    int64_t bytes;
-    size_t last;  // call that reads it
-  };
-  constexpr int64_t kLargestItem = 8;  // of equally many elements of one byte
-  std::map<const std::byte*, size_t> last;
-  for (size_t c = 0; c < calls.size(); ++c) {
-    for (const View& operand : calls[c].operands)
-      last[operand.data] = c;
-  }
-  std::vector<Given> given;
-  std::map<const std::byte*, std::byte*> memory;
-  for (size_t c = 0; c < calls.size(); ++c) {
-    RowCall& call = calls[c];
-    for (View& operand : call.operands) {
-      if (const auto found = memory.find(operand.data); found != memory.end())
-        operand.data = found->second;
-    }
-    for (TapeResult& result : call.results) {
-      const auto at = std::find(read_later.begin(), read_later.end(), result.view.data);
-      if (at != read_later.end())
-        continue;
-      const int64_t bytes = result.view.num_bytes();
-      auto block = std::find_if(given.begin(), given.end(), [&](const Given& g) {
-        return g.last < c && g.bytes >= bytes && g.bytes / kLargestItem <= bytes;
-      });
-      if (block == given.end())
-        block = given.insert(block, {scratch(bytes), bytes, c});
-      const auto reader = last.find(result.view.data);
-      block->last = reader == last.end() ? c : std::max(c, reader->second);
-      result.view.data = memory[result.view.data] = block->memory;
-    }
-  }
-}
-
 void GpuLowering::make(const BeginRowFusion&) {
   row_calls_.emplace();
 }
@@ -86,7 +43,7 @@ void GpuLowering::make(const EndRowFusion& spec) {
     add(row_launch(*plan), row_accesses(*plan));
     return;
   }
-  give_memory(calls, spec.read_later);
+  give_memory(calls, spec.read_later, [this](int64_t bytes) { return scratch(bytes); });
   for (const RowCall& call : calls) {
     path_ = call.path;
     switch (call.kind) {

@@ -45,7 +45,6 @@ class GpuLowering {
   void add(Matmul matmul);
   void add_in_parts(Matmul matmul);
   void add_row_one_hot(const OneHotSpec& spec);
-  void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);
   void join(size_t first, Attention attention);
   // The tape's command is the last one.

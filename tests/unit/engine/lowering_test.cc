@@ -4,7 +4,7 @@
 #include "backend/kernel_spec.h"
 #include "config/load.h"
 #include "engine/setup.h"
-#include "exec/gpu_steps.h"
+#include "exec/all_steps.h"
 #include "exec/partial_sum_fusion.h"
 #include "passes/row_fusion.h"
 #include "support/golden.h"
@@ -85,7 +85,7 @@ TEST_CASE("the model of characters is lowered to these specs") {
 }
 TEST_CASE("the model of characters has these last reads and rows on a GPU") {
   Program program = program_of("char_mlp", "cpu:4");
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   const Names names(program);
   check_golden("lowering/char_mlp.gpu.txt", text_of(names, lower_gpu_steps(program, names.memory)));
 }

@@ -127,7 +127,7 @@ struct Fed {
       : data(the_data), store(setup.part(), setup.variables(), device) {
     Program program = setup.compile(StepKind::kTrain, 2).program;
     if (device != nullptr)
-      fuse_rows(program);
+      fuse_rows(program, RowTarget::kGpu);
     executor = std::make_unique<Executor>(std::move(program), make_worker_pool(1), store);
     for (size_t w = 0; w < setup.model().weights().size(); ++w) {
       const Weight& weight = *setup.model().weights()[w];

@@ -11,7 +11,7 @@
 #include "decoder.h"
 #include "engine/setup.h"
 #include "exec/gpu_memory.h"
-#include "exec/gpu_steps.h"
+#include "exec/all_steps.h"
 #include "exec/partial_sum_fusion.h"
 #include "passes/memory.h"
 #include "passes/row_fusion.h"
@@ -94,7 +94,7 @@ TEST_CASE("softmax and normalizations and cross-entropy are computed row by row"
     CHECK(before.of_rows == 0);
     CHECK(before.launches == counts.launches_before);
     const int64_t arena_before = program.arena_bytes;
-    fuse_rows(program);
+    fuse_rows(program, RowTarget::kGpu);
     // Operands of a group live until it ends, and the array that it computes from is one of them.
     constexpr int64_t kOneArray = int64_t{64} * 32 * 64 * 4;
     CHECK(program.arena_bytes <= arena_before + kOneArray + 2 * kSmall);
@@ -111,7 +111,7 @@ TEST_CASE("softmax and normalizations and cross-entropy are computed row by row"
 
 TEST_CASE("the loss and its gradient are computed with the softmax before them") {
   Program program = training_program({});
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   const std::vector<std::vector<std::string>> groups = groups_of(program);
   const auto with_loss = std::find_if(groups.begin(), groups.end(), [](const auto& group) {
     return std::find(group.begin(), group.end(), "loss/loss/one_hot") != group.end();
@@ -140,7 +140,7 @@ TEST_CASE("no model of the configs is more launches with rows than without") {
       for (const StepKind kind : {StepKind::kTrain, StepKind::kTest, StepKind::kPredict}) {
         Program program = setup.compile(kind, batch).program;
         const int before = made(program).launches;
-        fuse_rows(program);
+        fuse_rows(program, RowTarget::kGpu);
         CHECK(memory_plan_problem(program) == "");
         const Made after = made(program);
         CHECK(after.launches <= before);
@@ -153,7 +153,7 @@ TEST_CASE("no model of the configs is more launches with rows than without") {
 
 TEST_CASE("a result of a group where another step of it still reads is found") {
   Program program = training_program({});
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   // The softmax's values, and its input behind the bias, which it reads first.
   const auto step = [&](std::string_view path) {
     return *std::find_if(program.steps.begin(), program.steps.end(),
@@ -173,7 +173,7 @@ TEST_CASE("what only a group reads has no memory") {
     return have_memory(program)[static_cast<size_t>(step->outputs[0])];
   };
   CHECK(has("loss/loss/one_hot"));
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   CHECK(!has("loss/loss/one_hot"));
   CHECK(has("attention/div"));
 }
@@ -190,7 +190,7 @@ model:
   const Config config = config_from(kClasses, {});
   Program program = Setup(config, nullptr).compile(StepKind::kPredict, 1).program;
   const Made before = made(program);
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   CHECK(!groups_of(program).empty());
   const Made after = made(program);
   CHECK(after.of_rows == 0);
@@ -217,7 +217,7 @@ fit: {batch_size: 1024}
 )";
   const Config config = config_from(kVocabulary, {});
   Program program = Setup(config, nullptr).compile(StepKind::kTrain, 1024).program;
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   CHECK(made(program).of_rows > 0);
   const int64_t logits = int64_t{1024} * 151936 * 4;
   CHECK(step_bytes(program, true) < step_bytes(program, false) + logits / 8);
@@ -226,7 +226,7 @@ fit: {batch_size: 1024}
 TEST_CASE("programs with fixed reductions keep their steps") {
   Program program = training_program({});
   program.fixed_reductions = true;
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   CHECK(groups_of(program).empty());
 }
 

@@ -45,8 +45,10 @@ struct KernelCase {
   std::vector<SpecArray> arrays;
   // Adds the specs; the pointers are those of the arrays.
   std::function<void(KernelSpecs& specs, const SpecPointers& memory)> make;
-  // Where given: other specs that have the same bits on the same backend.
+  // Where given: other specs that have the same bits on the same backend, but not on GPUs where
+  // these divide rows otherwise.
   std::function<void(KernelSpecs& specs, const SpecPointers& memory)> make_apart = nullptr;
+  bool differs_apart_on_gpus = false;
   // Numbers may differ by a small part (tolerance_of) of `scale` plus their own size; 0: not at
   // all.
   double scale = 0.1;

@@ -209,11 +209,10 @@ void add_case(SpecList& list, const Size& size, std::string_view name,
       fmt::format("rows {} {} ({}, {})", name, dtype_name(size.dtype), size.rows, size.columns),
       arrays, [=](KernelSpecs& specs, const SpecPointers& memory) { calls(specs, memory, true); });
   spec.scale = dtype_size(size.dtype) == 2 ? 4 * scale : scale;  // several steps of rounding
-  if (size.has_bits_of_steps) {
-    spec.make_apart = [=](KernelSpecs& specs, const SpecPointers& memory) {
-      calls(specs, memory, false);
-    };
-  }
+  spec.make_apart = [=](KernelSpecs& specs, const SpecPointers& memory) {
+    calls(specs, memory, false);
+  };
+  spec.differs_apart_on_gpus = !size.has_bits_of_steps;
 }
 
 void add_all(SpecList& list, const Size& size) {

@@ -94,7 +94,7 @@ TEST_CASE("what programs take of a GPU is known before it is taken") {
   int64_t own = 0;
   for (const StepBatch& step : steps_of_run(on.config, kSamples, 1000)) {
     Program program = on.engine.setup().compile(step.kind, step.batch).program;
-    fuse_rows(program);
+    fuse_rows(program, RowTarget::kGpu);
     own += gpu_own_bytes(program);
     take_gpu_memory(program, planned, true);
   }

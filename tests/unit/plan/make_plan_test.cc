@@ -56,7 +56,7 @@ TEST_CASE("kernels of a plan are what a GPU starts and not the program's steps")
   const Setup setup(config, nullptr);
   Program program = setup.compile(StepKind::kTrain, 64).program;
   const int64_t steps = static_cast<int64_t>(program.steps.size());
-  fuse_rows(program);
+  fuse_rows(program, RowTarget::kGpu);
   const int64_t launches = gpu_launches(program);
   CHECK(launches < steps / 2);
   const Hardware hardware = h100();

@@ -1,5 +1,5 @@
 // What nothing reads behind a step.
-#include "exec/gpu_steps.h"
+#include "exec/all_steps.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Lowers the steps of a program for a GPU.
+// Lowers all steps of a program.
 #pragma once
 
 #include "exec/lower.h"
@@ -10,6 +10,8 @@ namespace meshtrain {
 std::vector<std::vector<int>> last_reads(const Program& program);
 
 // Returns the specs of all steps except the prologue, with last reads and row fusions.
-KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory);
+KernelSpecs lower_all_steps(const Program& program, BufferMemory memory);
+// As GPUs take them.
+KernelSpecs lower_gpu_steps(const Program& program, BufferMemory memory);
 
 }  // namespace meshtrain

@@ -1,7 +1,6 @@
-#include "exec/gpu_steps.h"
+#include "exec/all_steps.h"
 
 namespace meshtrain {
-
 namespace {
 
 // By buffer: the last step that reads it. Outputs of the program are read behind all steps.
@@ -32,7 +31,7 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
               const std::vector<std::vector<int>>& dying, BufferMemory& memory,
               KernelSpecs& specs) {
   std::vector<const std::byte*> read_later;
-  // An address outside of every GPU's memory, and of that of gpu_memory.cc.
+  // An address outside of every device's memory, and of that of gpu_memory.cc.
   std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 62);
   for (size_t s = first; s < end; ++s) {
     for (const int b : program.steps[s].outputs) {
@@ -70,11 +69,9 @@ std::vector<std::vector<int>> last_reads(const Program& program) {
   return out;
 }
 
-KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory) {
+KernelSpecs lower_all_steps(const Program& program, BufferMemory memory) {
   const std::vector<std::vector<int>> dying = last_reads(program);
   const std::vector<int> last_reader = last_readers(program);
-  BufferMemory where = memory;
-  where.has_gathers = true;
   KernelSpecs specs;
   for (size_t s = 0; s < program.steps.size(); ++s) {
     const int rows = program.steps[s].row_fusion;
@@ -82,12 +79,17 @@ KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory) 
       const size_t first = s;
       while (s + 1 < program.steps.size() && program.steps[s + 1].row_fusion == rows)
         ++s;
-      add_rows(program, first, s + 1, last_reader, dying, where, specs);
+      add_rows(program, first, s + 1, last_reader, dying, memory, specs);
     } else {
-      add_step(program, program.steps[s], dying[s], where, specs);
+      add_step(program, program.steps[s], dying[s], memory, specs);
     }
   }
   return specs;
+}
+
+KernelSpecs lower_gpu_steps(const Program& program, BufferMemory memory) {
+  memory.has_gathers = true;
+  return lower_all_steps(program, std::move(memory));
 }
 
 }  // namespace meshtrain
