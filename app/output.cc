@@ -127,6 +127,18 @@ void show_warnings(const Diagnostics& warnings, bool quiet) {
   show_unless(quiet)(warnings.render(err_stream().has_color()));
 }
 
+void warn_of_nonfinite(const std::vector<std::string>& results, bool quiet) {
+  if (results.empty()) {
+    return;
+  }
+  Diagnostics warnings;
+  warnings.warning("W502", {}, join(results, ", "))
+      .help(
+          "weights of a run that failed, or numbers in the data that are too large, give such "
+          "results");
+  show_warnings(warnings, quiet);
+}
+
 std::function<void(std::string_view)> show_unless(bool quiet) {
   return [quiet](std::string_view text) {
     if (!quiet) {

@@ -40,6 +40,8 @@ CLI::Validator whole_number(int64_t least, int64_t most);
 CLI::Validator number_between(double least, double most);
 
 void show_warnings(const Diagnostics& warnings, bool quiet = false);
+// W502, where there is one: results that are NaN or infinite, in words.
+void warn_of_nonfinite(const std::vector<std::string>& results, bool quiet);
 // Writes a text to stderr, unless `quiet`.
 std::function<void(std::string_view)> show_unless(bool quiet);
 // Throws a ConfigError of the command line that no place in a file belongs to.

@@ -1,6 +1,7 @@
 // meshtrain evaluate: loss and metrics of given weights.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 
@@ -125,6 +126,16 @@ void show_details(const std::vector<OutputDetails>& details, const EvaluateOptio
   }
 }
 
+std::vector<std::string> nonfinite(const Logs& logs) {
+  std::vector<std::string> results;
+  for (const auto& [name, value] : logs) {
+    if (!std::isfinite(value)) {
+      results.push_back(fmt::format("`{}` is {}", name, std::isnan(value) ? "NaN" : "infinite"));
+    }
+  }
+  return results;
+}
+
 int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   const ModelSource source = options.config.source(options.weights, true);
   const Config config = load_config(source.load);
@@ -166,13 +177,15 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   trainer.add_hook(console);
   invocation.started = true;
   catch_stop_signals();
+  Logs logs;
   try {
-    trainer.evaluate(dataset, evaluated_batch_size(config), config.evaluate.steps);
+    logs = trainer.evaluate(dataset, evaluated_batch_size(config), config.evaluate.steps);
   } catch (...) {
     console.interrupt();
     throw;
   }
   console.finish();
+  warn_of_nonfinite(nonfinite(logs), options.output.quiet);
   if (options.details) {
     const std::vector<OutputDetails> details =
         details_of(engine, coordinator, dataset, config, known);

@@ -1,11 +1,13 @@
 // meshtrain predict: the model's outputs for an array of samples.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/host.h"
 #include "checkpoint/restore.h"
 #include "config/source_like.h"
+#include "data/checks.h"
 #include "data/input_source.h"
 #include "data/step_order.h"
 #include "engine/engine.h"
@@ -54,6 +56,19 @@ void check_input_and_output(const PredictOptions& options) {
                             : "`-i`, the samples, and `-o`, where predictions go";
   refuse("E140", fmt::format("`predict` needs {}", missing),
          "meshtrain predict RUN -i X.npy -o Y.csv; `-o -` is stdout");
+}
+
+std::vector<std::string> nonfinite(const Model& model, const std::vector<HostTensor>& outputs) {
+  std::vector<std::string> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (const int64_t at = first_nonfinite(outputs[i]); at >= 0) {
+      const int64_t elements = outputs[i].size() / outputs[i].shape()[0];
+      results.push_back(fmt::format("`{}` of sample {} is {}", model.output_names()[i],
+                                    at / elements,
+                                    std::isnan(outputs[i].at(at)) ? "NaN" : "infinite"));
+    }
+  }
+  return results;
 }
 
 std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
@@ -128,6 +143,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     console.interrupt();
     throw;
   }
+  warn_of_nonfinite(nonfinite(engine.model(), outputs), options.output.quiet);
   coordinator.on_rank_zero("writing the outputs", [&] {
     const auto announced = coordinator.announce("writing the outputs");
     const Predictions predictions{named_outputs(engine.model(), std::move(outputs)),

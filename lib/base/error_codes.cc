@@ -346,6 +346,9 @@ constexpr ErrorCode kCodes[] = {
     {"W501", "a loss that does not change, or grows",
      "Three epochs with the same loss, or ten times the loss of the first epoch. The learning "
      "rate, labels that do not belong to their samples, or unscaled inputs are the usual causes."},
+    {"W502", "results that are not finite",
+     "`evaluate` or `predict` computed NaN or infinity. Weights of a run that failed and numbers "
+     "beyond the type that the model computes in are the usual causes."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "

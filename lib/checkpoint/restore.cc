@@ -86,13 +86,13 @@ bool is_below(const std::string& key, std::string_view prefix) {
 
 // Puts the findings of one kind under one error.
 void report(Diagnostics& diagnostics, const char* code, const std::string& message,
-            const std::vector<std::string>& lines, const char* help) {
+            const std::vector<std::string>& lines, const std::string& help) {
   if (lines.empty()) {
     return;
   }
   Diagnostic& error = diagnostics.error(code, {}, message);
   note_each(error, lines);
-  if (help != nullptr) {
+  if (!help.empty()) {
     error.help(help);
   }
 }
@@ -128,7 +128,7 @@ class Restorer {
       }
     } else {
       report(diagnostics, "E410", fmt::format("`{}` is of another model", reader_.path()), lines,
-             any_weight_fits() ? "--partial takes the weights that fit" : nullptr);
+             any_weight_fits() ? "--partial takes the weights that fit" : "");
     }
     if (!diagnostics.has_errors()) {
       check_config(changes, diagnostics);
@@ -289,10 +289,12 @@ class Restorer {
   void check_cursor(const DataCursor& now, Diagnostics& diagnostics) const {
     const TrainPosition& at = reader_.state().position;
     std::vector<std::string> lines;
+    std::string allow;
     for (const CursorChange& change : cursor_changes(reader_.state(), now)) {
       if (std::find(options_.allow.begin(), options_.allow.end(), change.key) ==
           options_.allow.end()) {
         lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
+        allow += " --allow " + change.key;
       }
     }
     report(
@@ -300,7 +302,8 @@ class Restorer {
         fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
                     "another order",
                     at.epoch + 1, at.batch),
-        lines, "--reset-cursor begins the epoch anew; --allow KEY continues at the same number");
+        lines,
+        fmt::format("--reset-cursor begins the epoch anew;{} continues at the same number", allow));
   }
 
   Engine& engine_;

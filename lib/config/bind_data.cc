@@ -169,6 +169,7 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
     }
   }
   out.seed = config.seed;
+  out.is_for_float64 = config.dtype_policy.value == "float64";
   bind_cache(data.field("cache"), folder, out, diagnostics);
   check_random_split(config, diagnostics);
 }

@@ -134,8 +134,9 @@ struct DataConfig {
   int64_t seed = 0;                   // the config's, for transforms that draw
   Located<int64_t> head_tail{1, {}};  // shards; 1: steps are in order
   Located<Nonfinite> nonfinite;
-  Located<int64_t> memory;     // bytes of an array kept in memory; 0 = a quarter of what is free
-  Located<std::string> cache;  // memory | file | none | a folder; empty = by size
+  bool is_for_float64 = false;  // dtype_policy: float64
+  Located<int64_t> memory;      // bytes of an array kept in memory; 0 = a quarter of what is free
+  Located<std::string> cache;   // memory | file | none | a folder; empty = by size
   Located<int64_t> prefetch{2, {}};  // batches prepared ahead; 0 = none
   SourceLoc loc;
 };

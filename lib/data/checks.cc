@@ -11,6 +11,8 @@
 namespace meshtrain {
 namespace {
 
+constexpr double kInfiniteAsFloat32 = 0x1.ffffffp127;  // from here on, by rounding
+
 // Looks at rows: `row(i)` is the number of the i-th one in its array. Throws where they are wrong.
 using Check =
     std::function<void(const HostTensor& rows, const std::function<int64_t(int64_t)>& row)>;
@@ -181,6 +183,14 @@ int64_t first_with_exponent(const Bits* values, int64_t count, Bits exponent) {
   return find(begin, count);
 }
 
+int64_t first_beyond_float32(const HostTensor& tensor) {
+  const double* const values = tensor.data<double>();
+  const double* const end = values + tensor.size();
+  const double* const found = std::find_if_not(
+      values, end, [](double value) { return std::abs(value) < kInfiniteAsFloat32; });
+  return found == end ? -1 : found - values;
+}
+
 }  // namespace
 
 bool is_checked_ahead(const Rows& rows) {
@@ -236,26 +246,29 @@ RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
   });
 }
 
-RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& owner,
-                     const SourceLoc& loc) {
+RowsPtr check_finite(RowsPtr rows, bool is_for_float64, const std::string& name,
+                     const std::string& owner, const SourceLoc& loc) {
   const DType dtype = rows->dtype();
   if (dtype != DType::kFloat16 && dtype != DType::kBFloat16 && dtype != DType::kFloat32 &&
       dtype != DType::kFloat64) {
     return rows;
   }
   const Check check = [=](const HostTensor& block, const std::function<int64_t(int64_t)>& row) {
-    const int64_t index = first_nonfinite(block);
+    const int64_t index = dtype == DType::kFloat64 && !is_for_float64 ? first_beyond_float32(block)
+                                                                      : first_nonfinite(block);
     if (index < 0) {
       return;
     }
     const int64_t features = block.size() / block.shape()[0];
     const double value = block.at(index);
-    throw ConfigError("E315", loc,
-                      fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
-                                  features == 1 ? "" : fmt::format(" feature {}", index % features),
-                                  std::isnan(value) ? "NaN"
-                                  : value > 0       ? "inf"
-                                                    : "-inf"))
+    throw ConfigError(
+        "E315", loc,
+        fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
+                    features == 1 ? "" : fmt::format(" feature {}", index % features),
+                    std::isfinite(value) ? format_shortest(value) + ", infinite as float32"
+                    : std::isnan(value)  ? "NaN"
+                    : value > 0          ? "inf"
+                                         : "-inf"))
         .help("`data.nonfinite: allow` takes such numbers as they are");
   };
   if (!is_checked_ahead(*rows)) {

@@ -27,7 +27,9 @@ struct CsvFaults {
   Kind missing{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
   Kind missing_text{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
   Kind missing_label{"E311", "nothing fills in labels: leave such rows out of the file"};
-  Kind infinite{"E311", "`missing_texts: [inf]` makes it a missing value"};
+  Kind infinite{
+      "E311",
+      "`missing_texts` lists such texts as the file has them; `missing: mean` replaces them"};
   Kind unknown{"E312",
                "`oov_token: \"[UNK]\"` gives unknown texts of features an id; `vocabulary` lists "
                "those of a column"};

@@ -49,11 +49,11 @@ void check_lengths(Dataset& dataset) {
   }
 }
 
-void check_all_finite(Dataset& dataset) {
+void check_all_finite(Dataset& dataset, bool is_for_float64) {
   Diagnostics findings;
   for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
     try {
-      rows = check_finite(std::move(rows), name, dataset.description, dataset.loc);
+      rows = check_finite(std::move(rows), is_for_float64, name, dataset.description, dataset.loc);
     } catch (const ConfigError& error) {
       findings.append(error.diagnostics());
     }
@@ -122,7 +122,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
     rows = limits.beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
   });
   if (data.nonfinite != Nonfinite::kAllow) {
-    check_all_finite(dataset);
+    check_all_finite(dataset, data.is_for_float64);
   }
   transform_dataset(dataset, data);
   if (read_options<SourceOptions>(source).own_target.value) {

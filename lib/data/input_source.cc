@@ -126,8 +126,14 @@ std::vector<std::string> array_names(const ConfigValue& value) {
                              : std::vector<std::string>();
 }
 
+// numpy.savez names arrays without names arr_0, arr_1, ...: their order means something.
+bool are_numbered(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(),
+                     [](const std::string& name) { return starts_with(name, "arr_"); });
+}
+
 // Which arrays of an archive are samples: those that the model was trained on, else `x`, which is
-// the default, else those that are called as inputs are, else all.
+// the default, else those that are called as inputs are, else all. Several inputs need their names.
 std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
                                          const Config& config) {
   const auto are_there = [&](const std::vector<std::string>& wanted) {
@@ -149,6 +155,12 @@ std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
     if (layer.object.class_name == "Input") {
       inputs.push_back(layer.name.value);
     }
+  }
+  if (inputs.size() > 1 && !are_there(inputs) && !are_numbered(names)) {
+    throw ConfigError("E324", {},
+                      fmt::format("the data have the arrays {} for the inputs {}",
+                                  join(names, ", "), join(inputs, ", ")))
+        .help("call each array as its input");
   }
   ConfigValue by_name;
   by_name.data = ConfigValue::Dict{};

@@ -20,6 +20,9 @@ Dataset read_whole(const ConfigObject& source, const std::string& base_dir, cons
   Dataset dataset = found->read({source, base_dir, like, limits});
   dataset.learned = like ? known : dataset.learned;
   dataset.loc = source.loc;
+  if (source.args.contains("path") && source.arg("path").loc.file != source.loc.file) {
+    dataset.loc = source.arg("path").loc;  // given on the command line
+  }
   return dataset;
 }
 

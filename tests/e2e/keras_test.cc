@@ -231,6 +231,18 @@ TEST_CASE("scripts and architectures are written without weights as well") {
   CHECK(contains(folder.read("m.json"), R"("class_name":"Sequential")"));
 }
 
+TEST_CASE("a script has one axis for DataParallel on a mesh of several") {
+  const ExampleFolder folder;
+  const Result script = meshtrain({"export", "small.yaml", "-o", "m.py",
+                                   "distribution.type=DataParallel", "~distribution.layout_map"},
+                                  folder.path());
+  REQUIRE_MESSAGE(script.exit_code == 0, script.err);
+  const std::string text = folder.read("m.py");
+  CHECK(contains(text,
+                 "# The config's mesh is 2x2; Keras' DataParallel takes one axis.\n"
+                 "mesh = keras.distribution.DeviceMesh((4,), [\"data\"])\n"));
+}
+
 TEST_CASE("a run is exported as its config is: no default and no argument of ours is written") {
   const TemporaryFolder folder;
   folder.write("m.yaml", R"(

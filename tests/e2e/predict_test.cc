@@ -12,6 +12,7 @@
 #include "data/digits.h"
 #include "support/png_file.h"
 #include "tensor/npy.h"
+#include "tensor/npz.h"
 
 TEST_SUITE_BEGIN("cpu");
 
@@ -23,6 +24,13 @@ namespace fs = std::filesystem;
 Result predict_in(const TemporaryFolder& folder, std::vector<std::string> words) {
   words.insert(words.begin(), "predict");
   return meshtrain(std::move(words), folder.path());
+}
+
+HostTensor row_of(float first, float second) {
+  HostTensor out(DType::kFloat32, {1, 2});
+  out.set(0, first);
+  out.set(1, second);
+  return out;
 }
 
 void train_run(const TemporaryFolder& folder, const std::string& config) {
@@ -254,6 +262,53 @@ compile: {loss: mse}
   CHECK(result.exit_code == 3);
   CHECK_MESSAGE(contains(result.err, "missing: a, c"), result.err);
   CHECK_MESSAGE(contains(result.err, "new: size"), result.err);
+}
+
+TEST_CASE("several inputs take arrays by their names only") {
+  TemporaryFolder folder;
+  folder.write("c.yaml", R"(
+model:
+  layers:
+    - Input: {name: a, shape: [2]}
+    - Input: {name: b, shape: [2]}
+    - Subtract: {name: d, inputs: [a, b]}
+)");
+  const auto predict = [&](const std::string& first, const std::string& second) {
+    std::vector<NamedTensor> arrays;
+    arrays.push_back({first, row_of(3, 4)});
+    arrays.push_back({second, row_of(1, 1)});
+    write_npz(folder.file("x.npz"), arrays);
+    return predict_in(folder, {"c.yaml", "-i", "x.npz", "-o", "-", "-q"});
+  };
+  CHECK(contains(predict("a", "b").out, "2,3"));
+  CHECK(contains(predict("b", "a").out, "-2,-3"));
+  CHECK(contains(predict("arr_0", "arr_1").out, "2,3"));  // as numpy.savez numbers them
+  for (const char* first : {"p", "a"}) {
+    const Result wrong = predict(first, "q");
+    CHECK(wrong.exit_code == 3);
+    CHECK_MESSAGE(contains(wrong.err, "q for the inputs a, b"), wrong.err);
+  }
+}
+
+TEST_CASE("predict and evaluate say what is not finite") {
+  TemporaryFolder folder;
+  folder.write("t.csv", "a,y\n1,0\n-1,0\n");
+  folder.write("c.yaml", R"yaml(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Lambda: {name: f, function: "=log(x)"
+}
+}]
+}
+compile: {loss: mse}
+evaluate: {"on": train}
+)yaml");
+  folder.write("x.csv", "a\n1\n-1\n");
+  const Result predicted = predict_in(folder, {"c.yaml", "-i", "x.csv", "-o", "-"});
+  CHECK(predicted.exit_code == 0);
+  CHECK_MESSAGE(contains(predicted.err, "warning[W502]: `f` of sample 1 is NaN"), predicted.err);
+  const Result evaluated = meshtrain({"evaluate", "c.yaml"}, folder.path());
+  CHECK(evaluated.exit_code == 0);
+  CHECK_MESSAGE(contains(evaluated.err, "warning[W502]: `loss` is NaN"), evaluated.err);
 }
 
 TEST_CASE("a training file that changed is a note") {

@@ -1,6 +1,7 @@
 #include "interop/keras/distribution.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace meshtrain {
 
@@ -9,6 +10,14 @@ KerasDistribution keras_distribution(const Setup& setup) {
   KerasDistribution out;
   out.mesh_shape = mesh.shape();
   out.axis_names = mesh.axis_names();
+  const bool is_data_parallel =
+      setup.config().distribution.type != DistributionType::kModelParallel;
+  if (is_data_parallel && mesh.num_axes() > 1) {
+    out.mesh_shape = {mesh.num_devices()};
+    out.axis_names.resize(1);
+    out.notes.push_back(fmt::format("The config's mesh is {}; Keras' DataParallel takes one axis.",
+                                    fmt::join(mesh.shape(), "x")));
+  }
   const AxisList& batch = setup.distribution().batch_axes;
   out.batch_axis = batch.empty() ? mesh.axis_names()[0] : mesh.axis_names()[batch[0]];
   if (batch.size() > 1) {

@@ -31,6 +31,18 @@ void add_dtype(OrderedJson& config) {
   }
 }
 
+// Keras Hub has a name for it; Keras has none.
+OrderedJson tanh_gelu() {
+  return {{"module", "builtins"},
+          {"class_name", "function"},
+          {"config", "keras_hub>gelu_approximate"},
+          {"registered_name", "function"}};
+}
+bool is_tanh_gelu(const ConfigValue& value) {
+  return value.is_object() && value.object().class_name == "gelu" &&
+         value.object().boolean("approximate");
+}
+
 class JsonWriter {
  public:
   JsonWriter(const Config& config, const Model& model)
@@ -121,7 +133,9 @@ class JsonWriter {
         {"dtype", policy_json(dtype_policy_name({made.dtype, made.variable_dtype}))}};
     for (const auto& [spec, value] : keras_args(object, Category::kLayer, true)) {
       if (!config.contains(spec->name)) {
-        config[spec->name] = value_json(*value, *spec, owner);
+        config[spec->name] = is_of_hub(object.class_name) && is_tanh_gelu(*value)
+                                 ? tanh_gelu()
+                                 : value_json(*value, *spec, owner);
       }
     }
     if (object.class_name.starts_with("SpatialDropout")) {
@@ -162,6 +176,8 @@ class JsonWriter {
       }
       if (!list.empty()) {
         out[outputs[i]] = std::move(value);
+      } else if (!as_lists) {
+        out[outputs[i]] = nullptr;  // Keras wants a loss or None for each
       }
     }
     return out;

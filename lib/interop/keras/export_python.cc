@@ -324,6 +324,8 @@ class ScriptWriter {
       if (!list.empty()) {
         const std::string value = as_lists ? "[" + join(list, ", ") + "]" : list[0];
         parts.push_back(outputs.size() == 1 ? value : python_text(outputs[i]) + ": " + value);
+      } else if (!entries.empty() && !as_lists) {  // Keras wants a loss or None for each
+        parts.push_back(python_text(outputs[i]) + ": None");
       }
     }
     return outputs.size() == 1 || parts.empty() ? join(parts, ", ") : "{" + join(parts, ", ") + "}";

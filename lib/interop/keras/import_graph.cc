@@ -295,8 +295,8 @@ class GraphReader {
     if (!made.config.is_object()) {
       json_.malformed(fmt::format("`config` of a {} is no object", printable(made.class_name)));
     }
-    const std::string name =
-        json_.need_text(made.config, "name", fmt::format("a {}", made.class_name));
+    const std::string name = name_of_layer(layer, json_);
+    made.config["name"] = name;
     made.name = unique_name(name);
     if (made.class_name == "MixUp" || made.class_name == "CutMix") {
       drop_mixing(made);

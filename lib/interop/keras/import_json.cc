@@ -37,6 +37,7 @@ const Json* find_member(const Json& object, const char* key) {
 }
 
 void KerasJson::malformed(const std::string& what) const {
+  throw_if_refused();  // what is not here may be the reason
   throw ConfigError("E405", {}, fmt::format("`{}`: {}", file_, what));
 }
 

@@ -19,8 +19,14 @@ TensorKey reference(const Json& value, const std::string& owner, const KerasJson
   return {{value[0].get<std::string>(), value[1].get<int64_t>()}, value[2].get<size_t>()};
 }
 
+bool is_constant(const Json& value) {
+  const Json class_name = value.is_object() ? value.value("class_name", Json()) : Json();
+  return class_name == "__tensor__" || class_name == "__numpy__";
+}
+
 void collect_tensors(const Json& value, const std::string& name, const KerasJson& json,
                      KerasNode& node, int depth) {
+  node.has_constant = node.has_constant || is_constant(value);
   if (value.is_object() && value.value("class_name", Json()) == "__keras_tensor__") {
     const Json& config = json.need(value, "config", name);
     node.needs.push_back(reference(json.need(config, "keras_history", name), name, json));
@@ -46,12 +52,26 @@ bool is_none(const Json& value) {
   return value.is_null() || (value.is_array() && std::all_of(value.begin(), value.end(), is_none));
 }
 
-constexpr const char* kHeadRoles[] = {"query", "value", "key", "attention_mask"};
-
 bool has_heads(const std::string& class_name) {
   return class_name == "MultiHeadAttention" || class_name == "GroupedQueryAttention" ||
          class_name == "GroupQueryAttention";
 }
+
+// Names of all tensors of a call, those without keywords first; none for most classes.
+std::vector<std::string> roles_of(const std::string& class_name) {
+  if (has_heads(class_name)) {
+    return {"query", "value", "key", "attention_mask"};
+  }
+  if (class_name == "TransformerEncoder") {
+    return {"inputs", "padding_mask", "attention_mask"};
+  }
+  if (class_name == "TransformerDecoder") {
+    return {"decoder_sequence",       "encoder_sequence",     "decoder_padding_mask",
+            "decoder_attention_mask", "encoder_padding_mask", "encoder_attention_mask"};
+  }
+  return {};
+}
+
 bool is_flag(const std::string& key, const std::string& class_name) {
   const bool is_attention =
       has_heads(class_name) || class_name == "Attention" || class_name == "AdditiveAttention";
@@ -59,16 +79,17 @@ bool is_flag(const std::string& key, const std::string& class_name) {
          (key == "reverse" && class_name == "ReversibleEmbedding");
 }
 
-// The tensor of `key`, with roles of attention's heads; false: no such.
+// The tensor of `key`, with roles; false: no such.
 bool add_role(const std::string& key, const Json& value, const std::string& class_name,
               const std::string& name, const KerasJson& json, KerasNode& node) {
-  if (!has_heads(class_name) || !value.is_object() ||
-      std::find(std::begin(kHeadRoles), std::end(kHeadRoles), key) == std::end(kHeadRoles)) {
+  const std::vector<std::string> names = roles_of(class_name);
+  if (!value.is_object() || is_constant(value) ||
+      std::find(names.begin(), names.end(), key) == names.end()) {
     return false;
   }
   std::vector<std::string>& roles = node.keywords.roles;
-  for (size_t i = roles.size(); i < node.needs.size() && i < std::size(kHeadRoles); ++i) {
-    roles.emplace_back(kHeadRoles[i]);
+  for (size_t i = roles.size(); i < std::min(node.needs.size(), names.size()); ++i) {
+    roles.push_back(names[i]);
   }
   collect_tensors(value, name, json, node, 0);
   roles.push_back(key);
@@ -77,7 +98,9 @@ bool add_role(const std::string& key, const Json& value, const std::string& clas
 
 KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
                     const std::string& name, const std::string& class_name, KerasJson& json) {
-  KerasNode node{&layer, position, {}, {}, {}, {}, {}};
+  KerasNode node;
+  node.layer = &layer;
+  node.position = position;
   if (inbound.is_array()) {  // Keras 2: [[layer, node, tensor, {}], ...]
     for (const Json& entry : inbound) {
       node.needs.push_back(reference(entry, name, json));
@@ -102,6 +125,9 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
       collect_tensors(*given, name, json, node, 0);
     }
   }
+  if (node.has_constant) {
+    json.refuse(name, class_name, "is called with a constant; inputs of layers are tensors");
+  }
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
     if (is_none(value) ||
         std::find(std::begin(kInputNames), std::end(kInputNames), key) != std::end(kInputNames)) {
@@ -120,7 +146,9 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
     } else if (add_role(key, value, class_name, name, json, node)) {
       continue;
     } else if (key != "training" && value != false) {
-      json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
+      json.refuse(name, class_name,
+                  fmt::format("is called with {}`{}`", is_constant(value) ? "a constant " : "",
+                              printable(key)));
     }
   }
   return node;

@@ -36,6 +36,7 @@ struct KerasNode {
   CallKeywords keywords;
   Json args, kwargs;            // as written, for operations
   std::vector<TensorKey> mask;  // of steps, which Keras made of an earlier layer's; one or none
+  bool has_constant = false;    // among the arguments, unless it is an operation
 };
 
 struct KerasNodes {

@@ -255,6 +255,9 @@ class TreeMaker {
   }
 
   YamlNode named(const std::string& name, Category category) {
+    if (category == Category::kActivation && name == "keras_hub>gelu_approximate") {
+      return object_with(*find_activation("gelu"), {{"approximate", true}});
+    }
     const ClassSpec* spec = find_class(category, name);
     if (spec == nullptr) {
       return problem(

@@ -319,6 +319,22 @@ TEST_CASE("load_dataset: no samples and no dimension of samples") {
         }).code == "E304");
 }
 
+TEST_CASE("load_dataset: float64 that float32 cannot hold is found where that is computed") {
+  const TempFolder folder;
+  HostTensor x(DType::kFloat64, {40, 5});
+  x.set(3 * 5 + 1, 3.402823e38);  // the largest are no infinities yet
+  x.set(12 * 5 + 3, -1e39);
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", std::move(x)});
+  write_npz(folder.file("a.npz"), tensors);
+  const Caught error = caught([&] { load_dataset(npz_source(), config_in(folder)); });
+  CHECK(error.code == "E315");
+  CHECK(error.says("sample 12 feature 3 is -1e+39, infinite as float32"));
+  DataConfig wide = config_in(folder);
+  wide.is_for_float64 = true;
+  CHECK(load_dataset(npz_source(), wide).num_samples == 40);
+}
+
 TEST_CASE("load_dataset: numbers that are not finite are found and named") {
   const TempFolder folder;
   for (const DType dtype : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {

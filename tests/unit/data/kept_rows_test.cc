@@ -178,13 +178,14 @@ TEST_CASE("checks of what is computed happen when it is read") {
   HostTensor tensor = pattern(DType::kFloat32, {10, 5});
   tensor.set(37, std::numeric_limits<double>::infinity());
   const auto computed = std::make_shared<CountedRows>(tensor.clone(), Cost::kComputed);
-  const RowsPtr finite = check_finite(computed, "x", "images", place(2));
+  const RowsPtr finite = check_finite(computed, true, "x", "images", place(2));
   CHECK(computed->counts == std::vector<int>(10, 0));
   read(*finite, {0, 8, 9});
   const Caught error = caught([&] { read(*finite, {0, 7, 8}); });
   CHECK(error.code == "E315");
   CHECK(error.says("sample 7 feature 2 is inf"));
-  CHECK(caught([&] { check_finite(make_rows(tensor.clone()), "x", "images", {}); }).code == "E315");
+  CHECK(caught([&] { check_finite(make_rows(tensor.clone()), true, "x", "images", {}); }).code ==
+        "E315");
   const RowsPtr labels = check_label_range(
       std::make_shared<CountedRows>(
           tensor_of<int>(DType::kInt32, {10}, {0, 1, 2, 0, 9, 0, 0, 0, 8, 0}), Cost::kComputed),
@@ -207,8 +208,8 @@ TEST_CASE("checks of what lies in files are done ahead in blocks") {
   HostTensor tensor(DType::kFloat32, {3, 1 << 20});  // more than a block
   tensor.set(tensor.size() - 2, std::nan(""));
   write_npy(folder.file("x.npy"), tensor);
-  const Caught error =
-      caught([&] { check_finite(npy_rows(folder.file("x.npy"), {}), "x", "npy x.npy", place(2)); });
+  const Caught error = caught(
+      [&] { check_finite(npy_rows(folder.file("x.npy"), {}), true, "x", "npy x.npy", place(2)); });
   CHECK(error.code == "E315");
   CHECK(error.says("sample 2 feature 1048574 is NaN"));
 }

@@ -133,6 +133,30 @@ TEST_CASE("a script names the arguments that Keras' constructors require") {
   CHECK(script.find("MaxPooling2D(name=") != std::string::npos);
 }
 
+TEST_CASE("only blocks of Keras Hub have a name for the gelu of tanh") {
+  const auto built = [](const std::string& layer) {
+    return Built("model:\n  layers:\n    - Input: {shape: [4, 8]}\n    - " + layer + "\n");
+  };
+  const std::string gelu = "activation: {gelu: {approximate: true}}}";
+  const Built block = built("TransformerEncoder: {intermediate_dim: 8, num_heads: 2, " + gelu);
+  const Json layers = parse_json(keras_json(block.config, *block.model)).at("config").at("layers");
+  CHECK(layers[1].at("config").at("activation").at("config") == "keras_hub>gelu_approximate");
+  const Built dense = built("Dense: {units: 2, " + gelu);
+  CHECK(caught([&] { keras_json(dense.config, *dense.model); }).code == "E417");
+}
+
+TEST_CASE("an output without a loss has None for one") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {name: h, units: 3}\n"
+      "    - Dense: {name: o, units: 2}\n  outputs: [o, h]\n"
+      "compile:\n  loss: {o: mse}\n  metrics: {o: [mae]}\n");
+  const Json compile = parse_json(keras_json(built.config, *built.model)).at("compile_config");
+  CHECK(compile.at("loss").dump() == R"({"h":null,"o":"mse"})");
+  CHECK(compile.at("metrics").dump() == R"({"o":["mae"]})");
+  const std::string script = keras_script(built.config, *built.model, {}, "two.yaml", "");
+  CHECK(script.find("loss={\"o\": \"mse\", \"h\": None}") != std::string::npos);
+}
+
 TEST_CASE("policies are Keras' of those names") {
   const Built built(
       "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"

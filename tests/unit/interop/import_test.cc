@@ -322,6 +322,33 @@ TEST_CASE("an empty list of layers is none, and a loss without reduction is left
   }
 }
 
+TEST_CASE("blocks of Keras Hub take masks by keyword, and its gelu") {
+  const auto tensor = [](const std::string& of) {
+    return R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 6], "dtype": "int32",
+               "keras_history": [")" +
+           of + R"(", 0, 0]}})";
+  };
+  const auto input = [](const std::string& name, const std::string& more) {
+    return R"({"class_name": "InputLayer", "name": ")" + name + R"(", "config": {"name": ")" +
+           name + R"(", "batch_shape": [null, 6)" + more + R"(]}, "inbound_nodes": []})";
+  };
+  const std::string json = R"({"class_name": "Functional", "config": {"name": "m", "layers": [)" +
+                           input("x", ", 8") + ", " + input("mask", "") + R"(,
+      {"class_name": "TransformerDecoder", "name": "block",
+       "registered_name": "keras_hub>TransformerDecoder",
+       "config": {"name": "block", "intermediate_dim": 16, "num_heads": 2,
+         "activation": {"module": "builtins", "class_name": "function",
+                        "config": "keras_hub>gelu_approximate", "registered_name": "function"}},
+       "inbound_nodes": [{"args": [)" +
+                           tensor("x") + R"(], "kwargs": {"decoder_padding_mask": )" +
+                           tensor("mask") + R"(}}]}],
+      "input_layers": [["x", 0, 0], ["mask", 0, 0]], "output_layers": [["block", 0, 0]]}})";
+  const std::string yaml = body(json);
+  CAPTURE(yaml);
+  CHECK(contains(yaml, "inputs: {decoder_sequence: x, decoder_padding_mask: mask}"));
+  CHECK(contains(yaml, "activation: {gelu: {approximate: true}}"));
+}
+
 TEST_CASE("what is not in meshtrain is refused by layer and argument") {
   struct Case {
     std::string layers, code, says;
@@ -333,6 +360,9 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
            {layer("HashedCrossing", R"("name": "r", "num_bins": 2)"), "E416",
             "layer `r` (HashedCrossing) is not in meshtrain"},
            {R"({"class_name": "Mine", "config": {"name": "own"}, "registered_name": "my>Mine"})",
+            "E416", "layer `own` (Mine) is a class of your own"},
+           {R"({"class_name": "Mine", "name": "own", "config": {"units": 2},
+               "registered_name": "my>Mine"})",
             "E416", "layer `own` (Mine) is a class of your own"},
            {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
            {layer("Dense", R"("name": "d", "units": 2, "lora_rank": 4)"), "E416",
