@@ -346,16 +346,17 @@ class Sweep {
     std::vector<std::string> failed;
     for (const SweepMember& member : state_.members) {
       if (member.is_failed()) {
-        failed.push_back(fmt::format("  {} {}: exit code {}{}{}", member.run,
-                                     values_text(member.values), *member.exit_code,
-                                     member.message.empty() ? "" : ": ", member.message));
+        failed.push_back(
+            fmt::format("  {} {}: exit code {}{}{}", member.run, values_text(member.values),
+                        *member.exit_code, member.message.empty() ? ", see " : ": ",
+                        member.message.empty() ? run_dir(member) + ".log" : member.message));
       }
     }
     if (failed.empty()) {
       return 0;
     }
-    say(fmt::format("{} of {} runs failed (--retry runs them again):\n{}\n", failed.size(),
-                    state_.members.size(), join(failed, "\n")));
+    request_.err(fmt::format("{} of {} runs failed (--retry runs them again):\n{}\n", failed.size(),
+                             state_.members.size(), join(failed, "\n")));
     return static_cast<int>(ExitCode::kCheckFailed);
   }
 

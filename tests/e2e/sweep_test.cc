@@ -144,6 +144,9 @@ TEST_CASE("a run that fails is kept and named, and can be tried again") {
   CHECK(resumed.exit_code == 7);
   CHECK(contains(resumed.err, "0 to do"));
   CHECK(contains(in_folder(folder, {"sweep", "s", "--retry"}).err, "1 to do"));
+  const Result quiet = in_folder(folder, {"sweep", "s", "--retry", "-q"});
+  CHECK(contains(quiet.err, "002 mesh=2x3: exit code"));
+  CHECK_FALSE(contains(quiet.err, "to do"));
 }
 
 TEST_CASE("a run that fails again has the error of its last start") {

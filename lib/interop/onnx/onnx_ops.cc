@@ -27,7 +27,7 @@ const std::map<std::string_view, const char*> kSame = {
     {"max", "Max"},       {"min", "Min"},           {"pow", "Pow"},
     {"eq", "Equal"},      {"lt", "Less"},           {"le", "LessOrEqual"},
     {"gt", "Greater"},    {"ge", "GreaterOrEqual"}, {"logical_and", "And"},
-    {"logical_or", "Or"}, {"select", "Where"},
+    {"logical_or", "Or"}, {"select", "Where"},      {"stop_gradient", "Identity"},
 };
 
 bool has_batch(const std::vector<int64_t>& sizes) {

@@ -118,6 +118,13 @@ TEST_CASE("ONNX: layers are the ops of the same name") {
   }
 }
 
+TEST_CASE("ONNX: a gradient that stops is nothing to predictions") {
+  const onnx::ModelProto model = exported(
+      "model:\n  layers:\n    - Input: {name: x, shape: [3]}\n    - StopGradient: {name: s}\n"
+      "    - Add: {inputs: [x, s]}\n");
+  CHECK(ops_of(model.graph()) == std::vector<std::string>{"Identity", "Add"});
+}
+
 TEST_CASE("ONNX: what depends on the number of samples is refused with its layer") {
   const auto says = [](const std::string& function, const char* message) {
     CAPTURE(function);
