@@ -1,7 +1,11 @@
 #include "data/input_source.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -126,10 +130,34 @@ std::vector<std::string> array_names(const ConfigValue& value) {
                              : std::vector<std::string>();
 }
 
-// numpy.savez names arrays without names arr_0, arr_1, ...: their order means something.
-bool are_numbered(const std::vector<std::string>& names) {
-  return std::all_of(names.begin(), names.end(),
-                     [](const std::string& name) { return starts_with(name, "arr_"); });
+// "arr" and 1 of "arr_1"; 0 where a name has no number.
+std::pair<std::string, int64_t> stem_and_number(const std::string& name) {
+  const size_t end = name.find_last_not_of("0123456789");
+  const size_t digits = end == std::string::npos ? 0 : end + 1;
+  int64_t number = 0;
+  std::from_chars(name.data() + digits, name.data() + name.size(), number);
+  std::string stem = name.substr(0, digits);
+  if (!stem.empty() && stem.back() == '_') {
+    stem.pop_back();
+  }
+  return {stem, number};
+}
+
+// The order of names that differ by numbers alone, as numpy.savez (arr_0, arr_1) and Keras
+// (keras_tensor, keras_tensor_1) give them. Nothing for others.
+std::optional<std::vector<std::string>> by_number(const std::vector<std::string>& names) {
+  std::map<int64_t, std::string> numbered;
+  for (const std::string& name : names) {
+    const auto [stem, number] = stem_and_number(name);
+    if (stem != stem_and_number(names[0]).first || !numbered.emplace(number, name).second) {
+      return std::nullopt;
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& [number, name] : numbered) {
+    out.push_back(name);
+  }
+  return out;
 }
 
 // Which arrays of an archive are samples: those that the model was trained on, else `x`, which is
@@ -156,7 +184,8 @@ std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
       inputs.push_back(layer.name.value);
     }
   }
-  if (inputs.size() > 1 && !are_there(inputs) && !are_numbered(names)) {
+  const std::optional<std::vector<std::string>> numbered = by_number(names);
+  if (inputs.size() > 1 && !are_there(inputs) && !numbered) {
     throw ConfigError("E324", {},
                       fmt::format("the data have the arrays {} for the inputs {}",
                                   join(names, ", "), join(inputs, ", ")))
@@ -164,7 +193,7 @@ std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
   }
   ConfigValue by_name;
   by_name.data = ConfigValue::Dict{};
-  for (const std::string& name : are_there(inputs) ? inputs : names) {
+  for (const std::string& name : are_there(inputs) ? inputs : numbered.value_or(names)) {
     std::get<ConfigValue::Dict>(by_name.data).emplace_back(name, text_value(name));
   }
   return by_name;

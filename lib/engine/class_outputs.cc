@@ -70,7 +70,11 @@ std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& lea
         scale == OutputScale::kUnknown ? takes_logits(loss) : scale == OutputScale::kLogits;
     if (entry.kind != ClassOutput::Kind::kNone && learned) {
       entry.names = label_names(*learned, model.output_names()[i], out.size() == 1);
-      entry.names.resize(std::ssize(entry.names) == *classes ? entry.names.size() : 0);
+      const auto known = std::ssize(entry.names);
+      entry.names.resize(known <= *classes ? entry.names.size() : 0);
+      for (int64_t i = known; known > 0 && i < *classes; ++i) {
+        entry.names.push_back(std::to_string(i));  // a class that no sample had
+      }
     }
   }
   return out;

@@ -264,6 +264,25 @@ compile: {loss: mse}
   CHECK_MESSAGE(contains(result.err, "new: size"), result.err);
 }
 
+TEST_CASE("names stay where the model has more classes than the data") {
+  TemporaryFolder folder;
+  folder.write("t.csv", "a,y\n1,cat\n-1,dog\n1,cat\n-1,dog\n");
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {name: d, units: 3}}]}
+compile:
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  optimizer: {Adam: {learning_rate: 0.5}}
+fit: {batch_size: 4, epochs: 20}
+)");
+  folder.write("x.csv", "a\n1\n-1\n");
+  const Result result = predict_in(folder, {"run", "-i", "x.csv", "-o", "-", "-q"});
+  const std::vector<std::string> lines = lines_of(result.out);
+  REQUIRE_MESSAGE(lines.size() == 3, result.out);
+  CHECK_MESSAGE(starts_with(lines[1], "cat,"), result.out);
+  CHECK_MESSAGE(starts_with(lines[2], "dog,"), result.out);
+}
+
 TEST_CASE("several inputs take arrays by their names only") {
   TemporaryFolder folder;
   folder.write("c.yaml", R"(
@@ -283,6 +302,8 @@ model:
   CHECK(contains(predict("a", "b").out, "2,3"));
   CHECK(contains(predict("b", "a").out, "-2,-3"));
   CHECK(contains(predict("arr_0", "arr_1").out, "2,3"));  // as numpy.savez numbers them
+  CHECK(contains(predict("t_10", "t_9").out, "-2,-3"));
+  CHECK(contains(predict("t", "t_1").out, "2,3"));  // as Keras does
   for (const char* first : {"p", "a"}) {
     const Result wrong = predict(first, "q");
     CHECK(wrong.exit_code == 3);

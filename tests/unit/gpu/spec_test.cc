@@ -272,7 +272,7 @@ TEST_CASE("collectives equal the CPU's") {
 TEST_CASE("rows equal the CPU's") {
   check_family("rows");
 }
-TEST_CASE("rows on the CPU have the bits of their steps") {
+TEST_CASE("rows on the CPU have the bits of their steps" * doctest::test_suite("host")) {
   std::vector<KernelCase> specs;
   for (const SpecFamily& family : spec_families()) {
     if (family.name == "rows")
