@@ -45,7 +45,7 @@ class Tape final : public Kernel {
   };
 
   void choose_blocks();
-  void choose_rows(int64_t target);
+  void choose_rows();
   Block block(int64_t index) const;
   int64_t alignment(int64_t target) const;
   const std::byte* gathered(const TapePlan::Operand& operand, int64_t& held, const Block& block,
@@ -85,7 +85,7 @@ void Tape::choose_blocks() {
   if (plan_.total == 0)
     return;
   if (plan_.columns > 0)
-    return choose_rows(kBlock);
+    return choose_rows();
   const int64_t step = alignment(target);
   if (step == 0) {
     block_size_ = elements_of_unit(plan_.total, target);
@@ -102,13 +102,13 @@ void Tape::choose_blocks() {
 }
 
 // Whole rows, as many as a power of two where what repeats allows it (chain.h).
-void Tape::choose_rows(int64_t target) {
+void Tape::choose_rows() {
   int64_t step = plan_.columns;
   for (const TapePlan::Operand& operand : plan_.operands) {
     if (operand.pattern == Pattern::kPeriodic)
       step = std::max(step, operand.period);
   }
-  const int64_t steps = std::max<int64_t>(elements_of_unit(plan_.total, target) / step, 1);
+  const int64_t steps = std::max<int64_t>(elements_of_unit(plan_.total, kBlock) / step, 1);
   block_size_ = step * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps)));
   num_blocks_ = (plan_.total + block_size_ - 1) / block_size_;
 }
