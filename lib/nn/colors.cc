@@ -57,6 +57,15 @@ ValueId to_rgb(Builder& b, const Hsv& hsv) {
 
 }  // namespace
 
+ValueId rgb_to_hsv(Builder& b, ValueId x) {
+  const Hsv hsv = to_hsv(b, x);
+  return b.concat({hsv.hue, hsv.saturation, hsv.value}, 3);
+}
+
+ValueId hsv_to_rgb(Builder& b, ValueId x) {
+  return to_rgb(b, {channel(b, x, 0), channel(b, x, 1), channel(b, x, 2)});
+}
+
 ValueId to_range(Builder& b, ValueId x, PixelRange from, PixelRange to) {
   if (from.low == to.low && from.high == to.high) {
     return x;

@@ -19,6 +19,10 @@ ValueId clamp_to(Builder& builder, ValueId x, PixelRange range);
 // (N, H, W, 3) to its luma (N, H, W, 1); one channel stays as it is.
 ValueId grayscale(Builder& builder, ValueId x);
 
+// (N, H, W, 3) to hue in [0, 1], saturation and value, and back.
+ValueId rgb_to_hsv(Builder& builder, ValueId x);
+ValueId hsv_to_rgb(Builder& builder, ValueId x);
+
 // x + f * (width of the range).
 ValueId with_brightness(Builder& builder, ValueId x, ValueId f, PixelRange range);
 // (x - mean) f + mean with the mean of each channel.

@@ -50,6 +50,14 @@ Shape ConvLayer::kernel_shape(int64_t in, int64_t out) const {
   return shape;
 }
 
+ValueId depthwise(Builder& b, ValueId x, ValueId kernel, const Window& window) {
+  Shape shape = b.shape(kernel);
+  const int64_t filters = shape[shape.size() - 2] * shape.back();
+  shape[shape.size() - 2] = 1;
+  shape.back() = filters;
+  return b.conv(x, b.reshape(kernel, shape), window);
+}
+
 namespace {
 
 // kernel (k..., in / groups, filters), bias (filters).
@@ -94,16 +102,6 @@ class Conv : public ConvLayer {
  private:
   int kernel_ = kNone;
 };
-
-// A convolution with as many groups as channels: output c * multiplier + m is filter m of channel
-// c. The stored kernel (k..., in, multiplier) is conv's (k..., 1, in * multiplier).
-ValueId depthwise(Builder& b, ValueId x, ValueId kernel, const Window& window) {
-  Shape shape = b.shape(kernel);
-  const int64_t filters = shape[shape.size() - 2] * shape.back();
-  shape[shape.size() - 2] = 1;
-  shape.back() = filters;
-  return b.conv(x, b.reshape(kernel, shape), window);
-}
 
 class DepthwiseConv : public ConvLayer {
  public:

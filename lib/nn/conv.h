@@ -26,6 +26,21 @@ class ConvLayer : public WindowLayer {
   int bias_ = kNone;
 };
 
+// A convolution with as many groups as channels: output c * multiplier + m is filter m of channel
+// c. The stored kernel (k..., in, multiplier) is conv's (k..., 1, in * multiplier).
+ValueId depthwise(Builder& builder, ValueId x, ValueId kernel, const Window& window);
+
+// A convolution whose transpose takes (N, spatial..., C) to `output`, with Keras' choice of what is
+// cropped. `output_padding`: one per dimension, or empty for Keras' own rule.
+struct TransposedWindow {
+  Window window;
+  Shape output;  // (N, spatial..., filters)
+};
+TransposedWindow transposed_window(const Shape& input, bool same, const std::vector<int64_t>& cells,
+                                   const std::vector<int64_t>& strides,
+                                   const std::vector<int64_t>& dilations,
+                                   const std::vector<int64_t>& output_padding, int64_t filters);
+
 inline constexpr std::string_view kKernelSize = "kernel_size";
 
 }  // namespace meshtrain

@@ -32,6 +32,30 @@ Crop crop_of(bool same, int64_t input, int64_t reach, int64_t stride,
   return {reach - 1 - left, size};
 }
 
+}  // namespace
+
+TransposedWindow transposed_window(const Shape& input, bool same, const std::vector<int64_t>& cells,
+                                   const std::vector<int64_t>& strides,
+                                   const std::vector<int64_t>& dilations,
+                                   const std::vector<int64_t>& output_padding, int64_t filters) {
+  TransposedWindow out{{strides, dilations, {}, {}}, {input[0]}};
+  for (size_t d = 0; d < cells.size(); ++d) {
+    const int64_t reach = (cells[d] - 1) * dilations[d] + 1;
+    const Crop crop =
+        crop_of(same, input[d + 1], reach, strides[d],
+                output_padding.empty() ? std::nullopt : std::optional<int64_t>(output_padding[d]));
+    // Its last window ends at (input - 1) * stride + reach.
+    const int64_t end = (input[d + 1] - 1) * strides[d] + reach;
+    out.window.pads_before.push_back(crop.before);
+    out.window.pads_after.push_back(std::max<int64_t>(end - crop.size - crop.before, 0));
+    out.output.push_back(crop.size);
+  }
+  out.output.push_back(filters);
+  return out;
+}
+
+namespace {
+
 // kernel (k..., filters, in), bias (filters).
 class ConvTranspose : public ConvLayer {
  public:
@@ -70,32 +94,15 @@ class ConvTranspose : public ConvLayer {
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    const Transpose transpose = transpose_of(b.shape(x));
+    const TransposedWindow transpose = transpose_of(b.shape(x));
     return plus_bias(context,
                      b.conv_dgrad(x, context.weight(kernel_), transpose.window, transpose.output));
   }
 
  private:
-  struct Transpose {
-    Window window;  // of the convolution whose transpose this is
-    Shape output;
-  };
-
-  Transpose transpose_of(const Shape& input) const {
-    Transpose out{{strides_, dilations_, {}, {}}, {input[0]}};
-    for (size_t d = 0; d < rank(); ++d) {
-      const int64_t reach = (cells_[d] - 1) * dilations_[d] + 1;
-      const Crop crop = crop_of(
-          config_.string("padding") == "same", input[d + 1], reach, strides_[d],
-          output_padding_.empty() ? std::nullopt : std::optional<int64_t>(output_padding_[d]));
-      // Its last window ends at (input - 1) * stride + reach.
-      const int64_t end = (input[d + 1] - 1) * strides_[d] + reach;
-      out.window.pads_before.push_back(crop.before);
-      out.window.pads_after.push_back(std::max<int64_t>(end - crop.size - crop.before, 0));
-      out.output.push_back(crop.size);
-    }
-    out.output.push_back(config_.integer("filters"));
-    return out;
+  TransposedWindow transpose_of(const Shape& input) const {
+    return transposed_window(input, config_.string("padding") == "same", cells_, strides_,
+                             dilations_, output_padding_, config_.integer("filters"));
   }
 
   std::vector<int64_t> output_padding_;  // empty: Keras' own choice

@@ -33,6 +33,20 @@ std::string operand_text(const Operand& operand, const std::vector<std::string>&
   return "[" + join(parts, ", ") + "]";
 }
 
+// An argument; in Python a list is a tuple, because Keras takes no other for static arguments.
+std::string argument_text(const ExprValue& value, bool is_python) {
+  const auto* list = std::get_if<std::vector<ExprValue>>(&value.data);
+  if (list == nullptr || !is_python) {
+    return constant_text(value);
+  }
+  std::string out = "(";
+  for (const ExprValue& entry : *list) {
+    out +=
+        argument_text(entry, is_python) + (&entry == &list->back() && list->size() > 1 ? "" : ", ");
+  }
+  return out + ")";
+}
+
 std::string index_text(const ExprValue& key) {
   std::vector<std::string> entries;
   for (const ExprValue& entry : std::get<std::vector<ExprValue>>(key.data)) {
@@ -96,12 +110,21 @@ std::string call_text(const TensorProgram::Call& call, const std::vector<std::st
                        in_operator(call.operands[1], names, prefix));
   }
   std::vector<std::string> operands, arguments;
-  for (const Operand& operand : call.operands) {
-    operands.push_back(operand_text(operand, names, prefix));
+  const std::vector<Operation::Parameter> own = operation.operand_parameters();
+  bool is_named = false;
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    const std::string text = operand_text(call.operands[i], names, prefix);
+    const bool may_miss = !operation.takes_any_number() && !own[i].is_required;
+    if (may_miss && text == constant_text(own[i].otherwise)) {
+      is_named = true;  // those behind it are not at their place
+    } else {
+      operands.push_back(is_named ? own[i].name + "=" + text : text);
+    }
   }
   for (const Operation::Parameter& parameter : operation.parameters()) {
-    const std::string text = constant_text(call.arguments.at(parameter.name));
-    if (parameter.is_required || text != constant_text(parameter.otherwise)) {
+    const ExprValue& value = call.arguments.at(parameter.name);
+    if (parameter.is_required || constant_text(value) != constant_text(parameter.otherwise)) {
+      const std::string text = argument_text(value, !prefix.empty());
       arguments.push_back(operation.takes_any_number() ? text : parameter.name + "=" + text);
     }
   }
@@ -109,7 +132,8 @@ std::string call_text(const TensorProgram::Call& call, const std::vector<std::st
   std::vector<std::string>& last = operation.takes_any_number() ? operands : arguments;
   first.insert(first.end(), last.begin(), last.end());
   const std::string part = operation.gives_list ? fmt::format("[{}]", call.part) : "";
-  return fmt::format("{}{}({}){}", prefix, operation.name, join(first, ", "), part);
+  const char* const module = prefix.empty() || operation.module != "image" ? "" : "image.";
+  return fmt::format("{}{}{}({}){}", prefix, module, operation.name, join(first, ", "), part);
 }
 
 }  // namespace meshtrain

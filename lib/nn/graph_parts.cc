@@ -59,6 +59,12 @@ ValueId sum_of_scalars(Builder& b, const std::vector<ValueId>& scalars) {
   return b.reduce_sum_all(b.concat(std::move(rows), 0));
 }
 
+ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId centred = b.sub(x, b.reduce_mean(x, axes, true));
+  const ValueId variance = b.reduce_mean(b.square(centred), axes, true);
+  return b.mul(centred, b.unary("rsqrt", b.add(variance, epsilon)));
+}
+
 ValueId inverse_length(Builder& b, ValueId sum, double least) {
   const ValueId zero = constant_like(b, sum, 0);
   return b.select(b.binary("eq", sum, zero), zero, b.unary("rsqrt", b.maximum(sum, least)));

@@ -37,6 +37,9 @@ inline ValueId nonzero_mask(Builder& b, ValueId ids) {
   return b.binary("ne", ids, constant_like(b, ids, 0));
 }
 
+// (x - mean) / sqrt(variance + epsilon) over the axes.
+ValueId standardized(Builder& builder, ValueId x, const std::vector<int64_t>& axes, double epsilon);
+
 // 1 / sqrt of a sum of squares, which counts as `least` below that. 0 where the sum is 0: a vector
 // of zeros has no direction, so a product with it has derivative 0 there.
 ValueId inverse_length(Builder& builder, ValueId sum, double least);

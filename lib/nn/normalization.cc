@@ -5,13 +5,6 @@
 namespace meshtrain {
 namespace {
 
-// (x - mean) / sqrt(variance + epsilon) over the axes.
-ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
-  const ValueId centred = b.sub(x, b.reduce_mean(x, axes, true));
-  const ValueId variance = b.reduce_mean(b.square(centred), axes, true);
-  return b.mul(centred, b.unary("rsqrt", b.add(variance, epsilon)));
-}
-
 // A layer with gamma and beta, which `scale` and `center` ask for. Nothing is cast before its
 // float32 arithmetic.
 class AffineLayer : public AxesLayer {

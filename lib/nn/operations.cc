@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "config/scalars.h"
+#include "config/tensor_expression.h"
 #include "nn/graph_parts.h"
 
 namespace meshtrain {
@@ -15,8 +16,10 @@ constexpr int64_t kMaxConstants = 4096;  // numbers of one constant tensor
 const std::vector<Operation>& all_operations() {
   static const std::vector<Operation> kAll = [] {
     std::vector<Operation> all;
-    for (const auto family : {elementwise_operations, activation_operations, reduction_operations,
-                              shape_operations, joining_operations, product_operations}) {
+    for (const auto family :
+         {elementwise_operations, activation_operations, reduction_operations, shape_operations,
+          joining_operations, product_operations, angle_operations, order_operations,
+          window_operations, image_operations, network_operations, fourier_operations}) {
       const std::vector<Operation> part = family();
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -55,9 +58,6 @@ struct Numbers {
 void collect(const ExprValue& value, size_t depth, Numbers& out) {
   if (const auto* list = as_list(value)) {
     const auto size = static_cast<int64_t>(list->size());
-    if (out.shape.size() == depth) {
-      out.shape.push_back(size);
-    }
     if (size == 0 || depth >= out.shape.size() || out.shape[depth] != size) {
       operation_error(fmt::format("`{}` is no table of numbers", expr_text(value)));
     }
@@ -145,8 +145,32 @@ ExprValue default_value(std::string_view text) {
   if (text.front() == '\'') {
     return ExprValue{std::string(text.substr(1, text.size() - 2))};
   }
+  if (text.front() == '(') {
+    return constant_of_text(text);
+  }
   const auto integer = try_integer(text);
   return integer ? ExprValue{*integer} : ExprValue{*try_number(text)};
+}
+
+// "a, b=1, c=(2, 3)".
+std::vector<Operation::Parameter> parameters_of(std::string_view text) {
+  std::vector<Operation::Parameter> out;
+  while (!text.empty()) {
+    size_t end = 0;
+    for (int depth = 0; end < text.size() && (depth > 0 || text[end] != ','); ++end) {
+      depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    }
+    const std::string_view part = text.substr(0, end);
+    const size_t equals = part.find('=');
+    Operation::Parameter parameter{
+        std::string(trim(part.substr(0, equals))), equals == std::string_view::npos, {}};
+    if (!parameter.is_required) {
+      parameter.otherwise = default_value(trim(part.substr(equals + 1)));
+    }
+    out.push_back(std::move(parameter));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -166,6 +190,21 @@ void check_broadcast(const Builder& b, const std::vector<ValueId>& values) {
     }
     shape = broadcast_shapes(shape, other);
   }
+}
+
+ValueId broadcast_operand(Builder& b, ValueId value, Shape shape) {
+  const Shape& own = b.shape(value);
+  int64_t elements = 1;
+  const bool has_sizes = std::all_of(shape.begin(), shape.end(), [&](int64_t n) {
+    const bool fits = n > 0 && n <= kMaxElements / elements;
+    elements *= fits ? n : 1;
+    return fits;
+  });
+  if (!has_sizes || !can_broadcast(own, shape) || broadcast_shapes(own, shape) != shape) {
+    operation_error(
+        fmt::format("{} does not broadcast to ({})", shape_string(own), fmt::join(shape, ", ")));
+  }
+  return b.broadcast_to(value, std::move(shape));
 }
 
 ValueId OperationContext::tensor(size_t i) const {
@@ -239,6 +278,14 @@ std::string OperationContext::text(std::string_view name) const {
   return value != nullptr ? *value : (wrong_argument(*this, name, "text in quotes"), "");
 }
 
+bool OperationContext::channels_first() const {
+  const std::string format = is_null("data_format") ? "channels_last" : text("data_format");
+  if (format != "channels_last" && format != "channels_first") {
+    wrong_argument(*this, "data_format", "channels_last or channels_first");
+  }
+  return format == "channels_first";
+}
+
 std::vector<int64_t> OperationContext::integers(std::string_view name) const {
   const ExprValue& value = argument_of(*this, name);
   if (as_list(value) == nullptr) {
@@ -283,32 +330,22 @@ int64_t OperationContext::axis(std::string_view name, size_t rank) const {
   return axes(name, rank)[0];
 }
 
-std::vector<std::string> Operation::operand_names() const {
-  std::vector<std::string> out;
-  for (const std::string& part : split(std::string(operands), ',')) {
-    out.emplace_back(trim(part));
-  }
-  return out;
+std::vector<Operation::Parameter> Operation::operand_parameters() const {
+  return parameters_of(operands);
 }
 
 std::vector<Operation::Parameter> Operation::parameters() const {
-  std::vector<Parameter> out;
-  if (arguments.empty()) {
-    return out;
-  }
-  for (const std::string& part : split(std::string(arguments), ',')) {
-    const size_t equals = part.find('=');
-    Parameter parameter{std::string(trim(part.substr(0, equals))), equals == std::string::npos, {}};
-    if (!parameter.is_required) {
-      parameter.otherwise = default_value(trim(part.substr(equals + 1)));
-    }
-    out.push_back(std::move(parameter));
-  }
-  return out;
+  return parameters_of(arguments);
 }
 
 bool Operation::is_call_argument(std::string_view argument) const {
-  return argument == "key" || argument == "indices" || argument == "constant_values";
+  for (const std::string_view of_call :
+       {"key", "indices", "constant_values", "q", "rtol", "atol", "scale"}) {
+    if (argument == of_call) {
+      return true;
+    }
+  }
+  return false;
 }
 
 const Operation* find_operation(std::string_view name) {

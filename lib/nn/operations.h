@@ -48,6 +48,8 @@ struct OperationContext {
   double number(std::string_view name) const;
   bool boolean(std::string_view name) const;
   std::string text(std::string_view name) const;
+  // The argument `data_format`, last where it is null; refuses other words.
+  bool channels_first() const;
   std::vector<int64_t> integers(std::string_view name) const;  // one is a list of one
   // The axes that the argument names, from 0, ascending; all of them where it is null.
   std::vector<int64_t> axes(std::string_view name, size_t rank) const;
@@ -62,7 +64,7 @@ struct Operation {
   std::string_view name;        // of keras.ops: "mean"
   std::string_view class_name;  // in Keras' JSON: "Mean"
   std::string_view module;      // "numpy" of keras.src.ops.numpy
-  std::string_view operands;    // "x1, x2"; "*operands" for any number
+  std::string_view operands;    // "x1, x2"; "x, gamma=None" may leave one out; "*operands": any
   std::string_view arguments;   // with their defaults: "axis=None, keepdims=False"
   ValueId (*apply)(OperationContext& context);
   bool gives_list = false;  // of tensors: apply() adds the one that the context's `part` says
@@ -72,7 +74,7 @@ struct Operation {
     bool is_required = true;
     ExprValue otherwise;
   };
-  std::vector<std::string> operand_names() const;
+  std::vector<Parameter> operand_parameters() const;
   std::vector<Parameter> parameters() const;
   // Keras hands this argument to the call rather than to the constructor.
   bool is_call_argument(std::string_view argument) const;
@@ -94,9 +96,17 @@ std::vector<Operation> reduction_operations();
 std::vector<Operation> shape_operations();
 std::vector<Operation> joining_operations();
 std::vector<Operation> product_operations();
+std::vector<Operation> angle_operations();
+std::vector<Operation> order_operations();
+std::vector<Operation> window_operations();
+std::vector<Operation> image_operations();
+std::vector<Operation> network_operations();
+std::vector<Operation> fourier_operations();
 
 [[noreturn]] void operation_error(std::string message, std::string help = {});
 // Operands in one shape, by NumPy's broadcasting; says which do not fit.
 void check_broadcast(const Builder& b, const std::vector<ValueId>& values);
+// `value` in this shape, or the error that it does not broadcast to it.
+ValueId broadcast_operand(Builder& b, ValueId value, Shape shape);
 
 }  // namespace meshtrain

@@ -8,14 +8,14 @@ namespace {
 
 using Context = OperationContext;
 
-ConfigValue config_value(const ExprValue& value) {
+ConfigValue argument_of_activation(const Context& c, const std::string& key) {
   ConfigValue out;
-  if (const auto* integer = std::get_if<int64_t>(&value.data)) {
-    out.data = *integer;
-  } else if (const auto* number = std::get_if<double>(&value.data)) {
-    out.data = *number;
-  } else if (const auto* boolean = std::get_if<bool>(&value.data)) {
-    out.data = *boolean;
+  if (key == "approximate") {
+    out.data = c.boolean(key);
+  } else if (key == "axis") {
+    out.data = c.integer(key);
+  } else {
+    out.data = c.number(key);
   }
   return out;
 }
@@ -26,7 +26,7 @@ ValueId activation(Context& c) {
   auto object = std::make_shared<ConfigObject>();
   object->class_name = object->spelled = name;
   for (const auto& [key, value] : c.arguments) {
-    object->args[key] = config_value(value);
+    object->args[key] = argument_of_activation(c, key);
   }
   const ValueId x = c.floating(0);
   const ConfigValue function{.data = object};

@@ -153,6 +153,10 @@ ValueId where(Context& c) {
 ValueId clip(Context& c) {
   const Operand low{.constant = c.arguments.at("x_min")}, high{.constant = c.arguments.at("x_max")};
   const std::vector<ValueId> x = c.promoted({c.operands[0], low, high});
+  check_broadcast(c.b, x);
+  if (c.b.dtype(x[0]) == DType::kBool) {
+    operation_error("it takes numbers", "cast(x, \"int32\") makes bool such");
+  }
   return c.b.minimum(c.b.maximum(x[0], x[1]), x[2]);
 }
 
@@ -261,7 +265,7 @@ ValueId filled_like(Context& c, ValueId x, const Operand& number) {
     operation_error("`dtype` must be null or the name of a dtype");
   }
   const OperationContext own{c.b, c.floatx, {number}, c.arguments};
-  return c.b.broadcast_to(c.b.cast(own.tensor(0, *dtype), *dtype), c.b.shape(x));
+  return broadcast_operand(c.b, c.b.cast(own.tensor(0, *dtype), *dtype), c.b.shape(x));
 }
 
 template <int number>

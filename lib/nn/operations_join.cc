@@ -12,6 +12,7 @@ using Axes = std::vector<int64_t>;
 
 constexpr size_t kMaxCopies = 1024;
 constexpr size_t kMaxRank = 16;
+constexpr int64_t kMaxPadding = int64_t{1} << 31;
 
 int64_t size_along(Context& c, ValueId x, int axis) {
   return c.b.shape(x)[static_cast<size_t>(axis)];
@@ -133,21 +134,20 @@ int64_t part_of(const Context& c, int64_t count) {
   return c.part + (c.part < 0 ? count : 0);
 }
 
-// A number of equal parts, or the places where parts begin.
-ValueId split_part(Context& c) {
-  const ValueId x = c.tensor(0);
-  const int axis = c.axis_of(x);
+// A number of parts, or the places where parts begin. A size that does not divide gives the first
+// parts one element more, where that `may_differ`.
+ValueId part_along(Context& c, ValueId x, int axis, bool may_differ) {
   const int64_t size = size_along(c, x, axis);
   const bool is_count = std::holds_alternative<int64_t>(c.arguments.at("indices_or_sections").data);
   Axes bounds = is_count ? Axes{} : c.integers("indices_or_sections");
   const int64_t count =
       is_count ? c.integer("indices_or_sections") : static_cast<int64_t>(bounds.size()) + 1;
-  if (is_count && (count < 1 || size % count != 0)) {
+  if (is_count && (count < 1 || count > size || (size % count != 0 && !may_differ))) {
     operation_error(fmt::format("a size of {} does not split into {} equal parts", size, count),
                     "[2, 5] cuts before the elements 2 and 5");
   }
   for (int64_t i = 1; is_count && i < count; ++i) {
-    bounds.push_back(i * (size / count));
+    bounds.push_back(i * (size / count) + std::min(i, size % count));
   }
   bounds.insert(bounds.begin(), 0);
   bounds.push_back(size);
@@ -160,6 +160,23 @@ ValueId split_part(Context& c) {
     operation_error(fmt::format("part {} of the size {} is empty", i, size));
   }
   return begin == 0 && end == size ? x : c.b.slice(x, axis, begin, end);
+}
+
+template <bool may_differ>
+ValueId split_part(Context& c) {
+  const ValueId x = c.tensor(0);
+  return part_along(c, x, c.axis_of(x), may_differ);
+}
+
+// As numpy.vsplit (0), hsplit (1) and dsplit (2).
+template <int axis>
+ValueId split_along(Context& c) {
+  const ValueId x = c.tensor(0);
+  const int own = axis == 1 && c.rank(x) == 1 ? 0 : axis;
+  if (c.rank(x) <= static_cast<size_t>(own)) {
+    operation_error(fmt::format("it takes {} dimensions or more", own + 1));
+  }
+  return part_along(c, x, own, false);
 }
 
 ValueId unstack_part(Context& c) {
@@ -206,6 +223,7 @@ ValueId roll(Context& c) {
 // Differences of neighbours, `n` times.
 ValueId diff(Context& c) {
   ValueId x = c.tensor(0);
+  x = c.b.dtype(x) == DType::kBool ? c.b.cast(x, DType::kInt32) : x;
   const int axis = c.axis_of(x);
   for (int64_t i = c.integer("n"); i > 0; --i) {
     const int64_t size = size_along(c, x, axis);
@@ -268,9 +286,10 @@ ValueId pad(Context& c) {
     const OperationArguments own = {{"pad_width", one_each ? (*pairs)[i] : given}};
     Axes pair = OperationContext{c.b, c.floatx, {}, own}.integers("pad_width");
     pair.resize(pair.size() == 1 ? 2 : pair.size(), pair[0]);
-    if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0) {
-      operation_error(
-          fmt::format("`pad_width` must be [before, after] for each of {} dimensions", rank));
+    const auto is_outside = [](int64_t n) { return n < 0 || n > kMaxPadding; };
+    if (pair.size() != 2 || is_outside(pair[0]) || is_outside(pair[1])) {
+      operation_error(fmt::format(
+          "`pad_width` must be [before, after], of 2^31 at most, for each of {} dimensions", rank));
     }
     x = padded(c, x, static_cast<int>(i), pair[0], pair[1]);
   }
@@ -287,7 +306,12 @@ std::vector<Operation> joining_operations() {
       {"hstack", "Hstack", "numpy", "xs", "", stack_along<1>},
       {"dstack", "Dstack", "numpy", "xs", "", stack_along<2>},
       {"append", "Append", "numpy", "x1, x2", "axis=None", append},
-      {"split", "Split", "numpy", "x", "indices_or_sections, axis=0", split_part, true},
+      {"split", "Split", "numpy", "x", "indices_or_sections, axis=0", split_part<false>, true},
+      {"array_split", "ArraySplit", "numpy", "x", "indices_or_sections, axis=0", split_part<true>,
+       true},
+      {"vsplit", "Vsplit", "numpy", "x", "indices_or_sections", split_along<0>, true},
+      {"hsplit", "Hsplit", "numpy", "x", "indices_or_sections", split_along<1>, true},
+      {"dsplit", "Dsplit", "numpy", "x", "indices_or_sections", split_along<2>, true},
       {"unstack", "Unstack", "core", "x", "num=None, axis=0", unstack_part, true},
       {"tile", "Tile", "numpy", "x", "repeats", tile},
       {"repeat", "Repeat", "numpy", "x", "repeats, axis=None", repeat},

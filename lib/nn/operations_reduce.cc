@@ -144,39 +144,91 @@ ValueId normalize(Context& c) {
   return l2_normalized(c.b, x, c.axis("axis", c.b.shape(x).size()));
 }
 
-// The `k` largest along the last axis, in order: their values and places.
-ValueId top_k(Context& c) {
-  const ValueId x = c.tensor(0);
-  const Shape& shape = c.b.shape(x);
-  const int64_t k = c.integer("k");
-  if (shape.empty() || k < 1 || k > shape.back() || c.part < -2 || c.part > 1) {
-    operation_error(
-        fmt::format("`k` is {}, not from 1 to the size of the last axis, or a part "
-                    "beside 0, the values, and 1, their places",
-                    k));
-  }
-  return c.b.top_k(x, k)[static_cast<size_t>((c.part + 2) % 2)];
+ValueId peak_to_peak(Context& c) {
+  const Reduced r = reduced_number(c);
+  return c.b.sub(c.b.reduce_max(r.x, r.axes, r.keepdims), c.b.reduce_min(r.x, r.axes, r.keepdims));
 }
 
-// Values (0) or places (1) from the smallest up.
-template <size_t result>
-ValueId sorted(Context& c) {
-  ValueId x = c.floating(0);
+// --- reductions that leave NaN out ---------------------------------------------------------------
+
+struct Numbered {
+  Reduced r;          // NaN is `otherwise`
+  ValueId is_number;  // bool, of x's shape
+  ValueId count;      // how many are numbers, laid out as the result
+};
+
+Numbered without_nan(Context& c, double otherwise) {
+  const Reduced r = reduced_float(c);
+  const ValueId is_number = c.b.binary("eq", r.x, r.x);
+  const ValueId x = c.b.select(is_number, r.x, constant_like(c.b, r.x, otherwise));
+  const ValueId ones = c.b.cast(is_number, c.b.dtype(x));
+  return {{x, r.axes, r.keepdims}, is_number, c.b.reduce_sum(ones, r.axes, r.keepdims)};
+}
+
+// NaN where there is no number.
+ValueId nan_of_none(Context& c, const Numbered& n, ValueId result) {
+  const ValueId is_none = c.b.binary("eq", n.count, constant_like(c.b, n.count, 0));
+  return c.b.select(is_none, constant_like(c.b, result, NAN), result);
+}
+
+template <bool largest>
+ValueId nan_extremum(Context& c) {
+  const Numbered n = without_nan(c, largest ? -INFINITY : INFINITY);
+  return nan_of_none(c, n,
+                     largest ? c.b.reduce_max(n.r.x, n.r.axes, n.r.keepdims)
+                             : c.b.reduce_min(n.r.x, n.r.axes, n.r.keepdims));
+}
+
+ValueId nan_sum(Context& c) {
+  const Numbered n = without_nan(c, 0);
+  return c.b.reduce_sum(n.r.x, n.r.axes, n.r.keepdims);
+}
+
+ValueId nan_mean(Context& c) {
+  const Numbered n = without_nan(c, 0);
+  const ValueId sum = c.b.reduce_sum(n.r.x, n.r.axes, n.r.keepdims);
+  return nan_of_none(c, n, c.b.div(sum, c.b.maximum(n.count, 1.0)));
+}
+
+ValueId nan_variance(Context& c) {
+  Builder& b = c.b;
+  const Numbered n = without_nan(c, 0);
+  const ValueId ones = b.cast(n.is_number, b.dtype(n.r.x));
+  const ValueId count = b.maximum(b.reduce_sum(ones, n.r.axes, true), 1.0);
+  const ValueId mean = b.div(b.reduce_sum(n.r.x, n.r.axes, true), count);
+  const ValueId centred = b.mul(b.sub(n.r.x, mean), ones);
+  const ValueId sum = b.reduce_sum(b.square(centred), n.r.axes, n.r.keepdims);
+  return nan_of_none(c, n, b.div(sum, b.maximum(n.count, 1.0)));
+}
+
+ValueId nan_deviation(Context& c) {
+  return c.b.sqrt(nan_variance(c));
+}
+
+// --- running sums and products -------------------------------------------------------------------
+
+int running_axis(Context& c, ValueId x) {
   if (c.is_null("axis")) {
     operation_error("`axis` must be given", "such as axis=-1");
   }
-  const size_t rank = c.b.shape(x).size(), axis = static_cast<size_t>(c.axis("axis", rank));
-  x = c.b.neg(move_axis(c.b, x, axis, rank - 1));
-  const ValueId out = c.b.top_k(x, c.b.shape(x).back())[result];
-  return move_axis(c.b, result == 0 ? c.b.neg(out) : out, rank - 1, axis);
+  return c.axis_of(x);
+}
+
+// Each element times the one `step` before it, at steps that double.
+ValueId running_product(Context& c) {
+  ValueId x = summed_number(c);
+  const int axis = running_axis(c, x);
+  const int64_t size = c.b.shape(x)[static_cast<size_t>(axis)];
+  for (int64_t step = 1; step < size; step *= 2) {
+    const ValueId before = c.b.slice(x, axis, 0, size - step);
+    x = c.b.mul(x, c.b.pad(before, axis, step, 0, 1));
+  }
+  return x;
 }
 
 ValueId running_sum(Context& c) {
   const ValueId x = summed_number(c);
-  if (c.is_null("axis")) {
-    operation_error("`axis` must be given", "such as axis=-1");
-  }
-  return c.b.cumsum(x, static_cast<int>(c.axis("axis", c.b.shape(x).size())));
+  return c.b.cumsum(x, running_axis(c, x));
 }
 
 }  // namespace
@@ -202,10 +254,15 @@ std::vector<Operation> reduction_operations() {
       {"normalize", "Normalize", "nn", "x", "axis=-1, order=2", normalize},
       {"count_nonzero", "CountNonzero", "numpy", "x", "axis=None", count_nonzero},
       {"average", "Average", "numpy", "x", "axis=None", average},
-      {"top_k", "TopK", "math", "x", "k, sorted=True", top_k, true},
-      {"sort", "Sort", "numpy", "x", "axis=-1", sorted<0>},
-      {"argsort", "Argsort", "numpy", "x", "axis=-1", sorted<1>},
       {"cumsum", "Cumsum", "numpy", "x", "axis=None", running_sum},
+      {"cumprod", "Cumprod", "numpy", "x", "axis=None", running_product},
+      {"ptp", "Ptp", "numpy", "x", kArguments, peak_to_peak},
+      {"nanmax", "Nanmax", "numpy", "x", kArguments, nan_extremum<true>},
+      {"nanmin", "Nanmin", "numpy", "x", kArguments, nan_extremum<false>},
+      {"nansum", "Nansum", "numpy", "x", kArguments, nan_sum},
+      {"nanmean", "Nanmean", "numpy", "x", kArguments, nan_mean},
+      {"nanvar", "Nanvar", "numpy", "x", kArguments, nan_variance},
+      {"nanstd", "Nanstd", "numpy", "x", kArguments, nan_deviation},
   };
 }
 

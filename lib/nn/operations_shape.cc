@@ -103,14 +103,77 @@ ValueId flip(Context& c) {
   return x;
 }
 
+template <int axis>
+ValueId flip_one(Context& c) {
+  const ValueId x = c.tensor(0);
+  if (c.rank(x) <= static_cast<size_t>(axis)) {
+    operation_error(fmt::format("it takes {} dimensions or more", axis + 1));
+  }
+  return c.b.reverse(x, axis);
+}
+
+// A quarter turn from the first to the second of the axes, `k` times.
+ValueId rot90(Context& c) {
+  ValueId x = c.tensor(0);
+  const Axes given = c.integers("axes");
+  c.axes("axes", c.rank(x));  // checks them
+  if (given.size() != 2) {
+    operation_error("`axes` must be two dimensions");
+  }
+  const int from = static_cast<int>(*axis_in(given[0], c.rank(x)));
+  const int to = static_cast<int>(*axis_in(given[1], c.rank(x)));
+  Axes order(c.rank(x));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::swap(order[static_cast<size_t>(from)], order[static_cast<size_t>(to)]);
+  const int64_t turns = (c.integer("k") % 4 + 4) % 4;
+  if (turns == 2) {
+    return c.b.reverse(c.b.reverse(x, from), to);
+  }
+  return turns == 0   ? x
+         : turns == 1 ? c.b.transpose(c.b.reverse(x, to), order)
+                      : c.b.reverse(c.b.transpose(x, order), to);
+}
+
+// Of two axes what has the second index `offset` above the first, as the last axis.
+ValueId diagonal(Context& c) {
+  Builder& b = c.b;
+  ValueId x = c.tensor(0);
+  const size_t rank = c.rank(x);
+  if (rank < 2 || c.axis_of(x, "axis1") == c.axis_of(x, "axis2")) {
+    operation_error("`axis1` and `axis2` must be two dimensions");
+  }
+  Axes order;
+  for (size_t d = 0; d < rank; ++d) {
+    const int axis = static_cast<int>(d);
+    if (axis != c.axis_of(x, "axis1") && axis != c.axis_of(x, "axis2")) {
+      order.push_back(axis);
+    }
+  }
+  order.push_back(c.axis_of(x, "axis1"));
+  order.push_back(c.axis_of(x, "axis2"));
+  x = b.transpose(x, order);
+  Shape flat = b.shape(x);
+  const int64_t rows = flat[rank - 2], columns = flat[rank - 1], offset = c.integer("offset");
+  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  const int64_t count = std::min(rows - down, columns - right);
+  if (count < 1) {
+    operation_error(fmt::format("the diagonal {} of {} x {} is empty", offset, rows, columns));
+  }
+  flat.pop_back();
+  flat.back() = rows * columns;
+  const int64_t begin = down * columns + right, end = begin + (count - 1) * (columns + 1) + 1;
+  return b.slice(b.reshape(x, flat), static_cast<int>(rank) - 2, begin, end, columns + 1);
+}
+
+ValueId trace(Context& c) {
+  ValueId x = diagonal(c);
+  x = c.b.dtype(x) == DType::kBool ? c.b.cast(x, DType::kInt32) : x;
+  return c.b.reduce_sum(x, {last_axis(c.b, x)});
+}
+
 ValueId broadcast_to(Context& c) {
   const ValueId x = c.tensor(0);
-  const Shape shape = c.integers("shape");
-  if (!can_broadcast(c.b.shape(x), shape) || broadcast_shapes(c.b.shape(x), shape) != shape) {
-    operation_error(fmt::format("{} does not broadcast to [{}]", shape_string(c.b.shape(x)),
-                                fmt::join(shape, ", ")));
-  }
-  return c.b.broadcast_to(x, shape);
+  return broadcast_operand(c.b, x, c.integers("shape"));
 }
 
 struct Pixels {
@@ -119,15 +182,12 @@ struct Pixels {
 };
 
 Pixels pixels_of(Context& c, ValueId x) {
-  const std::string format = c.text("data_format");
   const int64_t block = c.integer("block_size");
   const Shape& shape = c.b.shape(x);
-  if (shape.size() != 4 || block < 1 || (format != "channels_last" && format != "channels_first")) {
-    operation_error(
-        "it takes images of 4 dimensions, a `block_size` of at least 1, and a "
-        "`data_format` channels_last or channels_first");
+  if (shape.size() != 4 || block < 1) {
+    operation_error("it takes images of 4 dimensions, and a `block_size` of at least 1");
   }
-  const bool first = format == "channels_first";
+  const bool first = c.channels_first();
   return first ? Pixels{shape[0], shape[2], shape[3], shape[1], block, true}
                : Pixels{shape[0], shape[1], shape[2], shape[3], block, false};
 }
@@ -136,10 +196,10 @@ Pixels pixels_of(Context& c, ValueId x) {
 ValueId depth_to_space(Context& c) {
   const ValueId x = c.tensor(0);
   const auto [n, h, w, channels, block, first] = pixels_of(c, x);
-  const int64_t left = channels / (block * block);
-  if (channels % (block * block) != 0) {
-    operation_error(fmt::format("{} channels do not divide by {}", channels, block * block));
+  if (block > channels || channels % (block * block) != 0) {
+    operation_error(fmt::format("{} channels do not divide by the square of {}", channels, block));
   }
+  const int64_t left = channels / (block * block);
   const ValueId apart = c.b.reshape(
       x, first ? Shape{n, left, block, block, h, w} : Shape{n, h, w, block, block, left});
   const ValueId moved =
@@ -151,7 +211,7 @@ ValueId depth_to_space(Context& c) {
 ValueId space_to_depth(Context& c) {
   const ValueId x = c.tensor(0);
   const auto [n, h, w, channels, block, first] = pixels_of(c, x);
-  if (h % block != 0 || w % block != 0) {
+  if (block > h || h % block != 0 || w % block != 0) {
     operation_error(fmt::format("{} x {} pixels do not divide by {}", h, w, block));
   }
   const int64_t rows = h / block, columns = w / block, more = channels * block * block;
@@ -196,7 +256,7 @@ ValueId slice_of(Builder& b, ValueId x, int axis, const std::vector<ExprValue>& 
     const auto* given = std::get_if<int64_t>(&parts[i].data);
     return given == nullptr ? otherwise : *given;
   };
-  const int64_t step = part(2, 1);
+  const int64_t step = std::clamp(part(2, 1), -size, size);  // larger ones take one element as well
   if (step == 0) {
     operation_error("the step of a slice is 0");
   }
@@ -316,6 +376,11 @@ std::vector<Operation> shape_operations() {
        space_to_depth},
       {"tril", "Tril", "numpy", "x", "k=0", triangle<true>},
       {"triu", "Triu", "numpy", "x", "k=0", triangle<false>},
+      {"fliplr", "Fliplr", "numpy", "x", "", flip_one<1>},
+      {"flipud", "Flipud", "numpy", "x", "", flip_one<0>},
+      {"rot90", "Rot90", "numpy", "array", "k=1, axes=(0, 1)", rot90},
+      {"diagonal", "Diagonal", "numpy", "x", "offset=0, axis1=0, axis2=1", diagonal},
+      {"trace", "Trace", "numpy", "x", "offset=0, axis1=0, axis2=1", trace},
       {"broadcast_to", "BroadcastTo", "numpy", "x", "shape", broadcast_to},
       {"take", "Take", "numpy", "x", "indices, axis=None", take},
       {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1, dtype=None", one_hot},

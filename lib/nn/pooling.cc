@@ -84,8 +84,57 @@ class GlobalPooling : public SpatialLayer {
   }
 };
 
-// Windows [floor(i n / o), ceil((i + 1) n / o)), i < o, along each dimension in turn: the largest
-// of largest ones is the largest, and the mean of means over a product of intervals is its mean.
+// `outputs` windows along one axis.
+class AdaptiveAxis {
+ public:
+  AdaptiveAxis(Builder& b, int axis, bool largest) : b_(b), axis_(axis), largest_(largest) {}
+
+  ValueId pool(ValueId x, int64_t outputs) const {
+    const int64_t size = b_.shape(x)[static_cast<size_t>(axis_)];
+    if (size % outputs == 0) {
+      return windows(x, size / outputs);
+    }
+    std::vector<ValueId> parts;
+    for (int64_t i = 0; i < outputs; ++i) {
+      const int64_t begin = i * size / outputs, end = ((i + 1) * size + outputs - 1) / outputs;
+      parts.push_back(windows(b_.slice(x, axis_, begin, end), end - begin));
+    }
+    return b_.concat(parts, axis_);
+  }
+
+ private:
+  // Windows of `cells` side by side. Of equal maxima the first one has the gradient, as in Keras:
+  // reduce_max would share it.
+  ValueId windows(ValueId x, int64_t cells) const {
+    if (largest_) {
+      const size_t rank = b_.shape(x).size() - 2;
+      const std::vector<int64_t> ones(rank, 1), zeros(rank, 0);
+      std::vector<int64_t> size = ones;
+      size[static_cast<size_t>(axis_) - 1] = cells;
+      return b_.max_pool(x, size, Window{size, ones, zeros, zeros});
+    }
+    Shape split = b_.shape(x);
+    split[static_cast<size_t>(axis_)] /= cells;
+    split.insert(split.begin() + axis_ + 1, cells);
+    return b_.reduce_mean(b_.reshape(x, split), {axis_ + 1});
+  }
+
+  Builder& b_;
+  int axis_;
+  bool largest_;
+};
+
+}  // namespace
+
+ValueId adaptive_pool(Builder& b, ValueId x, const std::vector<int64_t>& sizes, bool largest) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    x = AdaptiveAxis(b, static_cast<int>(d) + 1, largest).pool(x, sizes[d]);
+  }
+  return x;
+}
+
+namespace {
+
 template <bool kMax>
 class AdaptivePooling : public SpatialLayer {
  public:
@@ -105,41 +154,10 @@ class AdaptivePooling : public SpatialLayer {
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
-    for (size_t d = 0; d < rank(); ++d) {
-      x = pool_axis(context.builder, x, static_cast<int>(d) + 1, sizes_[d]);
-    }
-    return x;
+    return adaptive_pool(context.builder, x, sizes_, kMax);
   }
 
  private:
-  ValueId pool_axis(Builder& b, ValueId x, int axis, int64_t outputs) const {
-    const int64_t size = b.shape(x)[static_cast<size_t>(axis)];
-    if (size % outputs == 0) {
-      return windows(b, x, axis, size / outputs);
-    }
-    std::vector<ValueId> parts;
-    for (int64_t i = 0; i < outputs; ++i) {
-      const int64_t begin = i * size / outputs, end = ((i + 1) * size + outputs - 1) / outputs;
-      parts.push_back(windows(b, b.slice(x, axis, begin, end), axis, end - begin));
-    }
-    return b.concat(parts, axis);
-  }
-
-  // Windows of `cells` side by side. Of equal maxima the first one has the gradient, as in Keras:
-  // reduce_max would share it.
-  ValueId windows(Builder& b, ValueId x, int axis, int64_t cells) const {
-    if (kMax) {
-      const std::vector<int64_t> ones(rank(), 1), zeros(rank(), 0);
-      std::vector<int64_t> size = ones;
-      size[static_cast<size_t>(axis) - 1] = cells;
-      return b.max_pool(x, size, Window{size, ones, zeros, zeros});
-    }
-    Shape split = b.shape(x);
-    split[static_cast<size_t>(axis)] /= cells;
-    split.insert(split.begin() + axis + 1, cells);
-    return b.reduce_mean(b.reshape(x, split), {axis + 1});
-  }
-
   std::vector<int64_t> sizes_;  // output_size
 };
 

@@ -100,6 +100,16 @@ ValueId crop_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t widt
   return center_crop(b, x, h, w);
 }
 
+ValueId pad_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width, double value) {
+  const Shape shape = b.shape(x);
+  const int64_t rows = (std::max(shape[1], fitting(shape[2], height, width)) - shape[1]) / 2;
+  if (rows > 0) {
+    return b.pad(x, 1, rows, rows, value);
+  }
+  const int64_t columns = (std::max(shape[2], fitting(shape[1], width, height)) - shape[2]) / 2;
+  return columns > 0 ? b.pad(x, 2, columns, columns, value) : x;
+}
+
 namespace {
 
 // To (height, width), whole or keeping the aspect ratio.
@@ -122,23 +132,10 @@ class Resizing : public SpatialLayer {
     if (config_.boolean("crop_to_aspect_ratio")) {
       x = crop_to_aspect_ratio(b, x, height, width);
     } else if (config_.boolean("pad_to_aspect_ratio")) {
-      x = padded(b, x, height, width);
+      x = pad_to_aspect_ratio(b, x, height, width, config_.number("fill_value"));
     }
     return resize(b, x, height, width, config_.string("interpolation"),
                   config_.boolean("antialias"));
-  }
-
- private:
-  // Keras fills both ends of the shorter side alike, so an odd rest is left out.
-  ValueId padded(Builder& b, ValueId x, int64_t height, int64_t width) const {
-    const Shape shape = b.shape(x);
-    const double value = config_.number("fill_value");
-    const int64_t rows = (std::max(shape[1], fitting(shape[2], height, width)) - shape[1]) / 2;
-    if (rows > 0) {
-      return b.pad(x, 1, rows, rows, value);
-    }
-    const int64_t columns = (std::max(shape[2], fitting(shape[1], width, height)) - shape[2]) / 2;
-    return columns > 0 ? b.pad(x, 2, columns, columns, value) : x;
   }
 };
 

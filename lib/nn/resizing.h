@@ -19,5 +19,8 @@ ValueId resize(Builder& b, ValueId x, int64_t height, int64_t width, std::string
 ValueId center_crop(Builder& b, ValueId x, int64_t height, int64_t width);
 // The largest middle part of x (N, H, W, C) with the aspect ratio height : width.
 ValueId crop_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width);
+// x (N, H, W, C) with both ends of its shorter side filled, up to that aspect ratio; Keras fills
+// them alike, so an odd rest is left out.
+ValueId pad_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width, double value);
 
 }  // namespace meshtrain

@@ -111,14 +111,6 @@ std::optional<SpatialLayer::Pairs> SpatialLayer::pairs(std::string_view argument
   return out;
 }
 
-namespace {
-
-// The windows of an axis of `size` cells, as Keras' padding says.
-struct AxisWindow {
-  int64_t before = 0, after = 0;  // padding
-  int64_t outputs = 0;            // less than 1: the window does not fit
-};
-
 AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, int64_t stride,
                        int64_t dilation) {
   const int64_t reach = (cells - 1) * dilation + 1;
@@ -137,8 +129,6 @@ AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, in
   out.outputs = room < 0 ? 0 : room / stride + 1;
   return out;
 }
-
-}  // namespace
 
 bool WindowLayer::read_window(std::string_view cells, Diagnostics& diagnostics) {
   const auto sizes = per_dimension(cells, diagnostics);

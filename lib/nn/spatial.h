@@ -47,6 +47,19 @@ class SpatialLayer : public ConfiguredLayer {
   Shape written_input_;  // of the last build()
 };
 
+// The windows of an axis of `size` cells, as Keras' padding says: valid, same or causal.
+struct AxisWindow {
+  int64_t before = 0, after = 0;  // padding
+  int64_t outputs = 0;            // less than 1: the window does not fit
+};
+AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, int64_t stride,
+                       int64_t dilation);
+
+// The largest or the mean of windows [floor(i n / o), ceil((i + 1) n / o)), i < o, of x
+// (N, spatial..., C), along each dimension in turn: the largest of largest ones is the largest, and
+// the mean of means over a product of intervals is its mean. `sizes`: o of each dimension.
+ValueId adaptive_pool(Builder& builder, ValueId x, const std::vector<int64_t>& sizes, bool largest);
+
 // A layer with windows over the spatial dimensions: convolutions and pools. Their arguments are
 // `strides` (null: as large as the window), `dilation_rate` (absent: 1) and `padding`.
 class WindowLayer : public SpatialLayer {

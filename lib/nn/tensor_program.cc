@@ -239,11 +239,13 @@ class Tracer {
 
   // Python's rules: first by place, then by name.
   Operand bind(const Operation& operation, const ExprNode& node, std::vector<Operand> given) {
-    const std::vector<std::string> operand_names = operation.operand_names();
+    const std::vector<Operation::Parameter> operand_parameters = operation.operand_parameters();
     const std::vector<Operation::Parameter> parameters = operation.parameters();
     std::vector<std::string> order;  // of what is given by place
-    if (!operation.takes_any_number()) {
-      order = operand_names;
+    for (const auto& parameter : operand_parameters) {
+      if (!operation.takes_any_number()) {
+        order.push_back(parameter.name);
+      }
     }
     for (const auto& parameter : parameters) {
       order.push_back(parameter.name);
@@ -287,27 +289,27 @@ class Tracer {
         throw ExprError{place, fmt::format("`{}` is given twice", name), {}, {}};
       }
     }
-    const auto required = [&](const std::string& name) {
-      const auto found = bound.find(name);
-      if (found == bound.end()) {
+    const auto value_of = [&](const Operation::Parameter& parameter) {
+      const auto found = bound.find(parameter.name);
+      if (found != bound.end()) {
+        return found->second;
+      }
+      if (parameter.is_required) {
         throw ExprError{node.offset,
-                        fmt::format("{} needs `{}`", operation.name, name),
+                        fmt::format("{} needs `{}`", operation.name, parameter.name),
                         {},
                         signature_help(operation)};
       }
-      return found->second;
+      return constant_operand(parameter.otherwise);
     };
-    if (!operation.takes_any_number()) {
-      for (const std::string& name : operand_names) {
-        operands.push_back(required(name));
+    for (const auto& parameter : operand_parameters) {
+      if (!operation.takes_any_number()) {
+        operands.push_back(value_of(parameter));
       }
     }
     OperationArguments arguments;
     for (const auto& parameter : parameters) {
-      const bool is_given = bound.contains(parameter.name);
-      const Operand value = is_given || parameter.is_required
-                                ? required(parameter.name)
-                                : constant_operand(parameter.otherwise);
+      const Operand value = value_of(parameter);
       if (has_tensor(value)) {
         throw ExprError{
             node.offset,

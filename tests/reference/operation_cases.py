@@ -46,6 +46,55 @@ ONE = [
     "depth_to_space(x[:, :2, None, :4], 2)",
     "depth_to_space(x[:, :, :4, None][:, :4], 2, data_format='channels_first')",
     "one_hot(argmax(x, axis=-1), 5) * x",
+    "fliplr(x)", "rot90(x, axes=(1, 2))", "rot90(x, k=-1, axes=(1, 2))", "diagonal(x, offset=1, axis1=1, axis2=2)",
+    "trace(x, offset=-1, axis1=1, axis2=2)[:, None] * x[:, 0]", "array_split(x, 3, axis=2)[0]", "hsplit(x, 2)[1]",
+    "dsplit(x, [2])[0]", "copy(x) + x",
+    # angles and other numbers
+    "arcsin(x / 2.5)", "arccos(x / 2.5)", "arctan(x * 3)", "arctan2(x, 0.3 - x)", "arctan2(x, -2)", "cbrt(x)", "sinc(x)",
+    "fabs(x)", "where(isposinf(1 / floor(absolute(x))), x, 2 * x)", "where(isneginf(x), 1, x)",
+    "x * cast(digitize(x, [-1, 0, 1.5]), 'float32')", "fmod(x * 4, 1.5) + x", "fmax(x, 0.1)",
+    "divide_no_nan(x, floor(absolute(x)))", "where(isclose(x, floor(x), rtol=0.1), x, 2 * x)",
+    # orders
+    "median(x, axis=1)", "median(x, axis=(1, 2), keepdims=True) * x", "quantile(x, 0.3, axis=1)",
+    "quantile(x, [0.2, 0.7], axis=1)[1]", "percentile(x, 40, axis=-1, method='nearest')",
+    "take_along_axis(x, argsort(x, axis=1), axis=1)", "take_along_axis(x, argmax(x, axis=1, keepdims=True), axis=1)",
+    "ptp(x, axis=1)", "cumprod(x, axis=1)", "nanmax(log(x + 1.2), axis=(1, 2), keepdims=True) + x",
+    "nanmin(log(x + 1.2), axis=(1, 2), keepdims=True) + x", "nansum(log(x + 1.2), axis=1)",
+    "nanmean(log(x + 1.2), axis=(1, 2), keepdims=True) * x", "nanvar(log(x + 1.2), axis=(1, 2), keepdims=True) * x",
+    "nanstd(log(x + 1.2), axis=(1, 2), keepdims=True) * x",
+    # windows
+    "max_pool(x, 2, strides=2)", "max_pool(x[..., None], 2, strides=1)", "average_pool(x[..., None], (2, 3), strides=2, padding='same')",
+    "max_pool(x[:, None], 2, strides=(2, 1), data_format='channels_first')", "adaptive_max_pool(x[..., None], (2, 3))",
+    "adaptive_average_pool(x[..., None], (2, 2))", "conv(x[..., :1], [[[0.5]], [[-1]], [[0.25]]])",
+    "conv(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], padding='same', dilation_rate=2)",
+    "depthwise_conv(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], strides=2)",
+    "separable_conv(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], [[[2, 0.5]]], padding='same')",
+    "conv_transpose(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], strides=2)",
+    "conv_transpose(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], strides=2, padding='same', output_padding=1)",
+    "extract_patches(x[..., None], 2)", "extract_patches(stack([x, 2 * x], axis=-1), (2, 3), strides=1, padding='same')",
+    # images
+    "rgb_to_grayscale(stack([x, x * 2, 1 - x], axis=-1))", "rgb_to_hsv(sigmoid(stack([x, x * 2, 1 - x], axis=-1)))",
+    "hsv_to_rgb(sigmoid(stack([x, x * 2, 1 - x], axis=-1)))", "resize(x[..., None], (7, 3))",
+    "resize(x[:, None], (8, 10), interpolation='nearest', data_format='channels_first')",
+    "resize(x[..., None], (3, 3), antialias=True, crop_to_aspect_ratio=True)",
+    "pad_images(x[..., None], top_padding=1, left_padding=2, target_height=6, target_width=8)",
+    "crop_images(x[..., None], top_cropping=1, bottom_cropping=1, left_cropping=0, target_width=3)",
+    "gaussian_blur(x[..., None], (3, 5), (1.0, 0.7), data_format='channels_last')", "sobel_edges(x[..., None])",
+    # normalization, attention, classes
+    "layer_normalization(x)", "layer_normalization(x, [0.5, 1, 1.5, 2, -1], axis=-1)",
+    "layer_normalization(x, axis=[1, 2], epsilon=0.001)", "rms_normalization(x)",
+    "rms_normalization(x, [0.5, 1, 1.5, 2, -1], epsilon=0.01)", "moments(x, axes=[1])[0]",
+    "moments(x, axes=[1, 2], keepdims=True)[1] * x",
+    "dot_product_attention(x[:, :, None], x[:, :, None] * 2, x[:, :, None], is_causal=True)",
+    "dot_product_attention(x[:, :, None], sin(x)[:, :, None], x[:, :, None], scale=0.3, bias=x[:, None, :, :4])",
+    "dot_product_attention(x[:, :, None], x[:, :, None], x[:, :, None], mask=absolute(x[:, None, :, :4]) < 1.9)",
+    "binary_crossentropy(sigmoid(x), sigmoid(x * 2))", "binary_crossentropy(sigmoid(x), x * 2, from_logits=True)",
+    "categorical_crossentropy(softmax(x), x, from_logits=True)", "categorical_crossentropy(softmax(x), softmax(2 * x))",
+    "sparse_categorical_crossentropy(argmax(x, axis=-1), softmax(x))", "x[:, 0] * multi_hot(argmax(x, axis=-1), 5)",
+    "where(in_top_k(argmax(x, axis=-1), x * x, 2)[..., None], x, 2 * x)",
+    # Fourier transforms
+    "fft([x, 2 * x])[0]", "fft([x, 2 * x])[1]", "fft2([x, x * x])[1]", "ifft2([x, x * x])[0]", "rfft(x)[1]",
+    "rfft(x, fft_length=8)[0]", "rfft(x, fft_length=4)[0]", "irfft([x, x * 2])", "irfft([x, x * x], fft_length=7)",
     # conditions
     "where(isfinite(1 / floor(absolute(x))), x, 0.5)", "where(logical_not(x > 0.1), x, 2 * x)",
     "where(isnan(x), 1, x)", "where(isinf(x), 1, x)", "x if 2 > 1 else -x",
@@ -54,6 +103,9 @@ TWO = [
     "x1 + x2", "x1 - x2", "x1 * x2", "x1 / (x2 * x2 + 1)", "maximum(x1, x2)", "minimum(x1, x2)",
     "(x1 * x1 + 0.2) ** x2", "x1 // (x2 * x2 + 0.1) + x1", "x1 % (x2 * x2 + 0.1)", "logaddexp(x1, x2)",
     "x1 * x2[:, :1] + x2[:, :, :1]", "where(x1 > x2, x1, x2 * 2)",
+    "arctan2(x1, x2)", "fmod(x1, x2)", "fmax(x1, x2)", "fmin(x1, x2)", "logaddexp2(x1, x2)", "heaviside(x1, x2) + x1",
+    "conv(x1, expand_dims(x2[0, :3], 2))", "layer_normalization(x1, x2[0, 0], x2[0, 1])",
+    "take_along_axis(x1, argsort(x2, axis=-1), axis=-1)",
     "hypot(x1, x2)", "hstack([x1, x2])", "x1 * mean(vstack([x1, x2]), axis=0, keepdims=True)", "dstack([x1, x2])",
     "append(x1, x2, axis=1)",
     "tensordot(x1, x2[0], axes=[[2], [1]])", "dot(x1, transpose(x2[0]))", "inner(x1, x2[0])",
@@ -72,7 +124,23 @@ class Arrays(dict):
     """Functions of keras.ops by name, for eval()."""
 
     def __missing__(self, name):
-        return getattr(keras.ops, name)
+        return getattr(keras.ops, name, None) or getattr(keras.ops.image, name)
+
+
+# Keras takes tables of numbers as arrays.
+TABLES = {"table": [0.5, 1, 1.5, 2, -1], "kernel": [[[0.5]], [[-1]], [[0.25]]], "point": [[[2, 0.5]]],
+          "bins": [-1, 0, 1.5]}
+
+
+def attention(query, key, value, bias=None, mask=None, scale=None, is_causal=False):
+    """dot_product_attention() in the dtype of its operands: JAX computes scores in float32."""
+    ops = keras.ops
+    scores = ops.einsum("bthd,bshd->bhts", query, key) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores if bias is None else scores + bias
+    if is_causal:
+        mask = ops.tril(ops.ones(scores.shape[-2:], dtype="bool"))
+    scores = scores if mask is None else ops.where(mask, scores, -np.inf)
+    return ops.einsum("bhts,bshe->bthe", ops.softmax(scores), value)
 
 
 def function_of(expression):
@@ -80,9 +148,12 @@ def function_of(expression):
         names = Arrays({f"x{i + 1}": tensor for i, tensor in enumerate(tensors)})
         if len(tensors) == 1:
             names["x"] = tensors[0]
-        # Keras takes tables of numbers as arrays.
-        text = expression.replace("[0.5, 1, 1.5, 2, -1]", "table")
-        names["table"] = np.array([0.5, 1, 1.5, 2, -1], str(tensors[0].dtype))
+        if not isinstance(tensors[0], keras.KerasTensor):
+            names["dot_product_attention"] = attention
+        text = expression
+        for name, table in TABLES.items():
+            text = text.replace(str(table), name)
+            names[name] = np.array(table, str(tensors[0].dtype))
         return eval(text, {"__builtins__": {}}, names)
 
     return function

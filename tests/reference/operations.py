@@ -24,12 +24,18 @@ from keras import layers as L
 import operation_cases
 
 SAMPLES, STEPS = 8, 4
-KERAS_FAILS = {"norm(x, axis=-1)", "norm(x, ord=1, axis=1)"}  # its Norm cannot be called with an axis
+# Its Norm, Quantile and ConvTranspose cannot be called in a graph, and its adaptive pools have another shape there.
+KERAS_FAILS = {"quantile(x, 0.3, axis=1)", "quantile(x, [0.2, 0.7], axis=1)[1]",
+               "norm(x, axis=-1)", "norm(x, ord=1, axis=1)",
+               "conv_transpose(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], strides=2)",
+               "conv_transpose(x[..., :1], [[[0.5]], [[-1]], [[0.25]]], strides=2, padding='same', output_padding=1)",
+               "adaptive_max_pool(x[..., None], (2, 3))", "adaptive_average_pool(x[..., None], (2, 2))"}
 # Results without the batch, between operations: such a graph is refused on import.
 WITHOUT_BATCH = {"x - mean(x, axis=0, keepdims=True)", "x / (sum(x * x) + 1)", "ravel(x)[:5] * x",
                  "x1 * mean(vstack([x1, x2]), axis=0, keepdims=True)", "vdot(x1, x2) * x1",
                  "outer(x1[:, 0, 0], x2[0, 0])", "inner(x1, x2[0])",
                  "tensordot(x1, x2[0], axes=[[2], [1]])", "tensordot(x1, x2[0], axes=2)", "dot(x1, transpose(x2[0]))",
+                 "conv(x1, expand_dims(x2[0, :3], 2))", "layer_normalization(x1, x2[0, 0], x2[0, 1])",
                  "matmul(x1, x2[0, 0])", "einsum('bij,bkj', x1, x2)[0] + x1[:, :, :4]"}
 MESHES = {"1x1": "cpu:1", "2x2": "cpu:4"}
 SPLIT = ["distribution.type=ModelParallel", "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
@@ -65,6 +71,15 @@ def operations_of(model):
     return sorted(o.__class__.__name__ for o in model.operations if not isinstance(o, keras.Layer))
 
 
+def loads_again(path, x):
+    """Whether Keras loads and runs what it saved: arguments that are tuples come back as lists."""
+    try:
+        keras.saving.load_model(path).predict(x, verbose=0)
+        return True
+    except Exception:
+        return False
+
+
 class Trip:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
@@ -94,6 +109,7 @@ class Trip:
         operations = operations_of(model)
         model.save(self.folder / "m.keras")
         wanted = [float(model.train_on_batch(x, y)) for _ in range(STEPS)]
+        loads = loads_again(self.folder / "m.keras", x)
         self.meshtrain("import", self.folder / "m.keras", "-o", self.folder / "in")
         config = self.folder / "in/config.yaml"
         worst, drift = 0.0, 0.0
@@ -106,17 +122,20 @@ class Trip:
         for end in (".keras", ".py", ".weights.h5"):
             self.meshtrain("export", config, "-o", self.folder / f"out{end}", "-q")
         keras.utils.clear_session()
-        loaded = keras.saving.load_model(self.folder / "out.keras")
-        worst = max(worst, distance(loaded.predict(x, verbose=0), expected))
-        kept = operations_of(loaded)
+        kept = operations
+        if loads:
+            loaded = keras.saving.load_model(self.folder / "out.keras")
+            worst = max(worst, distance(loaded.predict(x, verbose=0), expected))
+            kept = operations_of(loaded)
         namespace = {"__file__": str(self.folder / "out.py")}
         exec(compile((self.folder / "out.py").read_text(), "out.py", "exec"), namespace)
         namespace["model"].load_weights(self.folder / "out.weights.h5")
         worst = max(worst, distance(namespace["model"].predict(x, verbose=0), expected))
         lost = [name for name in operations if name not in kept]  # activations become Activation layers
-        if worst > 1e-5 or drift > 1e-9:
+        # JAX computes the scores of attention in float32, whatever the dtype.
+        if worst > 1e-5 or drift > (1e-6 if "attention" in expression else 1e-9):
             raise Failed(f"predictions differ by {worst:.1e}, losses by {drift:.1e}")
-        return worst, drift, lost
+        return worst, drift, lost if loads else ["(Keras cannot load its own file)"]
 
 
 def main():

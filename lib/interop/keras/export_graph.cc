@@ -192,8 +192,9 @@ OrderedJson KerasGraph::operation_node(int call, const TensorProgram::Call& oper
   for (const Operand& one : operation.operands) {
     args.push_back(operand(call, one, types));
   }
-  for (const auto& [key, value] : operation.arguments) {
+  for (const auto& [key, is_required, otherwise] : operation.operation->parameters()) {
     if (operation.operation->is_call_argument(key)) {
+      const ExprValue& value = operation.arguments.at(key);
       args.push_back(key == "key" ? index(value) : constant(value));
     }
   }

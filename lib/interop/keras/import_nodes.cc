@@ -5,6 +5,7 @@
 
 #include "base/printable.h"
 #include "interop/keras/import_ops.h"
+#include "nn/operations.h"
 
 namespace meshtrain {
 namespace {
@@ -117,6 +118,15 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   if (is_operation(layer)) {
     node.args = arguments;
     node.kwargs = keywords == nullptr ? none : *keywords;
+    const Operation* const operation = find_operation_class(class_name);
+    const auto operands = operation == nullptr || operation->takes_any_number()
+                              ? std::vector<Operation::Parameter>()
+                              : operation->operand_parameters();
+    for (size_t i = arguments.size(); i < operands.size(); ++i) {  // those given by name
+      if (const auto given = node.kwargs.find(operands[i].name); given != node.kwargs.end()) {
+        collect_tensors(*given, name, json, node, 0);
+      }
+    }
     return node;
   }
   for (const char* const input : kInputNames) {

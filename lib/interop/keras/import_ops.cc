@@ -125,9 +125,9 @@ TensorProgram::Call call_of(const Operation& operation, const Json& config, cons
       call_arguments.push_back(parameter.name);
     }
   }
-  const size_t operands =
-      operation.takes_any_number() ? args.size() : operation.operand_names().size();
-  if (args.size() < operands || args.size() > operands + call_arguments.size()) {
+  const std::vector<Operation::Parameter> named = operation.operand_parameters();
+  const size_t operands = operation.takes_any_number() ? args.size() : named.size();
+  if (args.size() > operands + call_arguments.size()) {
     throw NotHere{"is called with other arguments than here"};
   }
   for (size_t i = 0; i < args.size(); ++i) {
@@ -138,8 +138,23 @@ TensorProgram::Call call_of(const Operation& operation, const Json& config, cons
       out.arguments[name] = name == "key" ? key_of(args[i]) : constant_of(args[i]);
     }
   }
+  for (size_t i = out.operands.size(); i < operands; ++i) {
+    const auto given = kwargs.find(named[i].name);
+    if (given == kwargs.end() && named[i].is_required) {
+      throw NotHere{"is called with other arguments than here"};
+    }
+    out.operands.push_back(given == kwargs.end() ? Operand{.constant = named[i].otherwise}
+                                                 : operand_of(*given, tensors));
+  }
+  const auto is_operand = [&](const std::string& key) {
+    return std::any_of(named.begin(), named.end(),
+                       [&](const Operation::Parameter& one) { return one.name == key; });
+  };
   for (const Json* given : {&config, &kwargs}) {
     for (const auto& [key, value] : given->items()) {
+      if (given == &kwargs && is_operand(key)) {
+        continue;
+      }
       if (out.arguments.contains(key)) {
         out.arguments[key] = as_argument(key, constant_of(value));
       } else if (!changes_nothing(key, value)) {
