@@ -45,8 +45,8 @@ std::optional<int32_t> separator_id(const std::string& text, const Tokenizer& to
 }
 
 std::string read_text_or_stdin(const std::string& path) {
-  return path == "-" ? read_file("/dev/stdin", kMaxTextBytes)
-                     : read_file(open_input(path, "E300", "E300").path(), kMaxTextBytes);
+  return path == "-" ? read_utf8("/dev/stdin", kMaxTextBytes)
+                     : read_utf8(open_input(path, "E300", "E300").path(), kMaxTextBytes);
 }
 
 // The documents of a text: the whole one, or its lines that are not empty.

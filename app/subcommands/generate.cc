@@ -45,8 +45,8 @@ std::vector<std::string> prompts_of(const GenerateOptions& options) {
   if (!options.input.empty()) {
     const std::string text =
         options.input == "-"
-            ? read_file("/dev/stdin", kMaxPromptBytes)
-            : read_file(open_input(options.input, "E300", "E300").path(), kMaxPromptBytes);
+            ? read_utf8("/dev/stdin", kMaxPromptBytes)
+            : read_utf8(open_input(options.input, "E300", "E300").path(), kMaxPromptBytes);
     for (const TextLine& line : text_lines(text))
       prompts.emplace_back(line.text);
   }

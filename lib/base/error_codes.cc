@@ -302,6 +302,11 @@ constexpr ErrorCode kCodes[] = {
     {"W124", "an output that is always the same",
      "Softmax makes the values of a sample add up to 1, so that a single one is 1. For yes or no "
      "take a sigmoid, for several classes a unit each."},
+    {"W125", "a model that sees what it is to predict",
+     "Targets are the ids that follow, and a layer lets a step see later ones, as attention "
+     "without "
+     "a causal mask and layers that go backwards do. Such a model copies: its loss falls to "
+     "almost 0, and it generates nothing."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",
@@ -349,6 +354,10 @@ constexpr ErrorCode kCodes[] = {
     {"W502", "results that are not finite",
      "`evaluate` or `predict` computed NaN or infinity. Weights of a run that failed and numbers "
      "beyond the type that the model computes in are the usual causes."},
+    {"W503", "a loss scale that skips most steps",
+     "Under mixed_float16 a step whose gradients are not finite changes no weight, and halves the "
+     "scale. A few such steps at the start are normal. Where most steps of an epoch are such, the "
+     "scale began far too high, or the gradients are not finite at any scale."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "

@@ -173,6 +173,15 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
   }
 }
 
+std::string read_utf8(const std::string& path, uint64_t max_bytes) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  std::string text = read_file(path, max_bytes);
+  if (starts_with(text, kMark)) {
+    text.erase(0, kMark.size());
+  }
+  return text;
+}
+
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   const auto [folder, name] = split_path(path);

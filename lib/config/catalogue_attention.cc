@@ -154,18 +154,19 @@ ClassSpec token_and_position() {
        call_arg(position_call())}));
 }
 
-// Keras Hub's blocks, encoder and decoder alike.
-ClassSpec transformer(const char* name, const char* help) {
-  return with_roles(layer_class(
-      name, help,
-      {size_arg("intermediate_dim", "size of the feed-forward network"),
-       size_arg("num_heads", "number of heads, each of the input's features over them"),
-       dropout_arg(), activation_arg("relu"),
-       number("layer_norm_epsilon", "1e-5", "added to the variance of the norms").least(0),
-       initializer_arg("kernel_initializer", "glorot_uniform"),
-       initializer_arg("bias_initializer", "zeros"),
-       boolean("normalize_first", "false", "whether the norms come before attention and products"),
-       call_arg(causal_call())}));
+// Keras Hub's blocks, encoder and decoder alike but for what the decoder takes when it is called.
+ClassSpec transformer(const char* name, const char* help, const std::vector<Spec>& more) {
+  Args args = {
+      size_arg("intermediate_dim", "size of the feed-forward network"),
+      size_arg("num_heads", "number of heads, each of the input's features over them"),
+      dropout_arg(),
+      activation_arg("relu"),
+      number("layer_norm_epsilon", "1e-5", "added to the variance of the norms").least(0),
+      initializer_arg("kernel_initializer", "glorot_uniform"),
+      initializer_arg("bias_initializer", "zeros"),
+      boolean("normalize_first", "false", "whether the norms come before attention and products")};
+  args.insert(args.end(), more.begin(), more.end());
+  return with_roles(layer_class(name, help, std::move(args)));
 }
 
 ClassSpec sparse_moe() {
@@ -240,10 +241,12 @@ std::vector<ClassSpec> attention_layer_classes() {
       with_roles(
           layer_class("RotaryEmbedding", "turns pairs of features by the position", rotary_args())),
       token_and_position(),
-      transformer("TransformerEncoder", "attention and a feed-forward network, each with a norm"),
+      transformer("TransformerEncoder", "attention and a feed-forward network, each with a norm",
+                  {}),
       transformer("TransformerDecoder",
                   "causal attention, attention to a second sequence, if there is one, and a "
-                  "feed-forward network"),
+                  "feed-forward network",
+                  {call_arg(causal_call())}),
       sparse_moe(),
       vit_patching(),
       masked_head(),

@@ -55,7 +55,7 @@ std::string tokenizer_text(const TextOptions& source, const SourceContext& conte
 IdsPtr tokens_of(const std::vector<std::string>& paths, Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const std::string& path : paths) {
-    tokenizer.encode(read_file(open_input(path, "E300", "E300").path(), kMaxTextBytes), ids, path);
+    tokenizer.encode(read_utf8(open_input(path, "E300", "E300").path(), kMaxTextBytes), ids, path);
   }
   HostTensor tensor(tokenizer.size() <= 65536 ? DType::kUInt16 : DType::kUInt32,
                     {static_cast<int64_t>(ids.size())});

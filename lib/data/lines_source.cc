@@ -26,7 +26,7 @@ PackedTextsPtr packed_lines(const std::vector<NamedFile>& files, TextPacker& pac
   auto texts = std::make_shared<PackedTexts>();
   texts->padding = packer.padding();
   for (const auto& [path, loc] : files) {
-    const std::string text = read_file(open_input(path, "E300", "E300").path(), kMaxLinesBytes);
+    const std::string text = read_utf8(open_input(path, "E300", "E300").path(), kMaxLinesBytes);
     for (const auto& [line, number] : text_lines(text)) {
       packer.append(line, fmt::format("{}, line {}", path, number), length, texts->ids);
       texts->begins.push_back(std::ssize(texts->ids));

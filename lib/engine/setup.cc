@@ -6,7 +6,10 @@
 #include <map>
 
 #include "base/text.h"
+#include "config/cells.h"
 #include "data/dataset.h"
+#include "nn/arguments.h"
+#include "nn/later_steps.h"
 #include "nn/step_positions.h"
 #include "passes/bucket.h"
 #include "passes/head_input.h"
@@ -200,11 +203,38 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   assign_layouts(variables, user, options, mesh());
   graphs_->set_variables(std::move(variables));
   check_step_order();
+  warn_of_later_steps(diagnostics);
   add_caches();
   warnings_.append(diagnostics);
 }
 
 Setup::~Setup() = default;
+
+// Data whose targets are the ids behind those of the sample, and a model that sees them.
+void Setup::warn_of_later_steps(Diagnostics& diagnostics) const {
+  const std::optional<ConfigObject>& source = config_.data.train;
+  if (!source || string_or(*source, "target", "") != "sequence") {
+    return;
+  }
+  for (const int output : model_->outputs()) {
+    const Model::Call* const call = call_of_later_steps(*model_, output);
+    if (call == nullptr || model_->calls()[output].output_shape.size() != 3) {
+      continue;
+    }
+    const Layer& layer = *model_->layers()[call->layer];
+    Diagnostic& d = diagnostics.warning(
+        "W125", layer.loc,
+        fmt::format("`{}` ({}) sees later steps, and the targets of `{}` are the ids that follow: "
+                    "the model can copy what it is to predict",
+                    call->name, layer.class_name, source->class_name));
+    d.help(layer.class_name == "TransformerEncoder"
+               ? "TransformerDecoder without a second input is causal"
+           : is_recurrent_class(layer.class_name)
+               ? "a layer that goes forward sees earlier steps alone"
+               : "write `call: {use_causal_mask: true}`");
+    return;
+  }
+}
 
 void Setup::check_step_order() const {
   const auto& [shards, loc] = config_.data.head_tail;

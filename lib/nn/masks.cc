@@ -197,6 +197,11 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
   }
 }
 
+// The two sequences of a Bidirectional that does not merge them.
+bool shares_mask(const Layer& layer, size_t result) {
+  return layer.class_name == "Bidirectional" && result == 0 && !layer.config()->has("merge_mode");
+}
+
 ValueId mask_beside(Builder& b, ValueId mask, ValueId x, DType dtype) {
   Shape shape(b.shape(x).size(), 1);
   shape[0] = b.shape(mask)[0];

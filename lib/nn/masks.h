@@ -28,6 +28,9 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
 ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const ValueId> inputs,
                        std::span<const ValueId> masks);
 
+// Whether output `result` of Layer::further_shapes() has the mask that the first output has.
+bool shares_mask(const Layer& layer, size_t result);
+
 // A mask (batch, steps) that x (batch, steps, ...) broadcasts with: in x's dtype, or in `dtype`.
 ValueId mask_beside(Builder& builder, ValueId mask, ValueId x, DType dtype);
 ValueId mask_beside(Builder& builder, ValueId mask, ValueId x);

@@ -134,6 +134,7 @@ class ModelBuilder {
       entry.result = static_cast<int>(i);
       entry.dtype = model_.calls_[call].dtype;
       entry.output_shape = i < shapes.size() ? shapes[i] : failed_shape();
+      entry.has_mask = model_.calls_[call].has_mask && shares_mask(layer, i);
       add_entry(std::move(entry), config.name);
     }
   }
@@ -412,15 +413,16 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     std::vector<ValueId> further;
     context.also = [&](ValueId value) { further.push_back(value); };
     const ValueId result = layer.call(context, arguments);
-    result_masks.push_back(propagate_mask(layer, context, arguments, input_masks));
+    const ValueId mask = propagate_mask(layer, context, arguments, input_masks);
+    result_masks.push_back(mask);
     if (layer.regularizes_output()) {
       context.regularize(result);
     }
     results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
     MESHTRAIN_CHECK(further.size() == layer.further_shapes().size(), "{}", layer.name);
-    for (const ValueId value : further) {
-      results.push_back(value);
-      result_masks.push_back(kNone);
+    for (size_t i = 0; i < further.size(); ++i) {
+      results.push_back(further[i]);
+      result_masks.push_back(shares_mask(layer, i) ? mask : kNone);
     }
   }
   if (updates != nullptr) {

@@ -33,6 +33,7 @@
 #include "train/loss_watch.h"
 #include "train/portable_config.h"
 #include "train/profile_hook.h"
+#include "train/skip_watch.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -252,11 +253,17 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   for (const auto& callback : parts.callbacks.all()) {
     trainer.add_hook(*callback);
   }
-  LossWatch watch([&parts](const std::string& text) {
+  const auto warn = [&parts](const std::string& text) {
     for (Hook* hook : parts.record.hooks()) {
       hook->on_warning(text);
     }
-  });
+  };
+  LossWatch watch(warn);
+  std::optional<SkipWatch> skips;
+  if (const Optimizer& optimizer = parts.engine.setup().optimizer(); optimizer.scales_loss()) {
+    trainer.add_hook(
+        skips.emplace(parts.engine, optimizer.scalars(DType::kFloat32).at(2).path, warn));
+  }
   for (Hook* hook : parts.record.hooks()) {
     trainer.add_hook(*hook);
   }

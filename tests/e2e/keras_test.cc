@@ -129,6 +129,14 @@ TEST_CASE("layers of a nested model that no output is computed from are left out
   check_predictions(folder, "halved", "in/config.yaml", file);
 }
 
+TEST_CASE("a mask of what a layer cast before is that of its input") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "cast.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  check_predictions(folder, "cast", "in/config.yaml", "in/weights.safetensors");
+}
+
 TEST_CASE("a TimeDistributed model becomes one TimeDistributed for each of its layers") {
   const TemporaryFolder folder;
   const std::string file = kFolder + "filmstrip.keras";

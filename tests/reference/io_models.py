@@ -364,9 +364,19 @@ def filmstrip():
     return keras.Model([a, b], L.LSTM(3)(L.TimeDistributed(steps, name="steps")(both)), name="filmstrip")
 
 
+def cast():
+    """A mask of what a layer cast before: its input is float32, its policy is not."""
+    keras.config.set_dtype_policy("float64")
+    x = keras.Input((4, 3), name="x")
+    h = L.LSTM(4, return_sequences=True)(L.Masking()(x))
+    model = keras.Model(x, L.GRU(2)(h), name="cast")
+    keras.config.set_dtype_policy("float32")
+    return model
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
           hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
-          unsized, halved, filmstrip, merged]
+          unsized, halved, filmstrip, merged, cast]
 
 
 def fill(model, seed):
@@ -391,6 +401,8 @@ def samples(model, seed, count=3):
         if x.dtype == "bool":  # a step sees the first one at least
             out[x.name] = rng.normal(size=shape) > 0
             out[x.name][..., 0] = True
+    if model.name == "cast":  # steps that are left out
+        out["x"][0, 2:] = out["x"][1, 1] = 0
     return out
 
 

@@ -71,10 +71,22 @@ class OperationReader {
     return found == nodes_.end() ? Json() : found->second.layer->value("class_name", Json());
   }
 
+  // Under mixed precision a layer casts what it makes its mask of.
+  TensorKey before_casts(TensorKey tensor) const {
+    for (int i = 0; i < kMostDepth && class_of(tensor.node) == "Cast"; ++i) {
+      const KerasNode& cast = nodes_.at(tensor.node);
+      if (cast.needs.size() != 1) {
+        break;
+      }
+      tensor = cast.needs[0];
+    }
+    return tensor;
+  }
+
   std::string read(const KerasNode& node) {
     const Json name = node.layer->value("class_name", Json());
     if (name == "NotEqual") {
-      const int call = node.needs.size() == 1 ? call_of_(node.needs[0]) : kNone;
+      const int call = node.needs.size() == 1 ? call_of_(before_casts(node.needs[0])) : kNone;
       return call == kNone ? "" : std::to_string(call);
     }
     if (name == "OnesLike")

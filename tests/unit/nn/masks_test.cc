@@ -62,6 +62,18 @@ TEST_CASE("a mask that is lost is a warning with the layer's place") {
   }
 }
 
+TEST_CASE("both sequences of a Bidirectional have the mask, its states have none") {
+  const std::string layer =
+      "    - Bidirectional: {name: both, merge_mode: null, layer: {GRU: {units: 3, "
+      "return_sequences: true, return_state: true}}}\n";
+  const Built first = build(layer + "    - Dense: {units: 2, inputs: both}\n");
+  CHECK_MESSAGE(first.diagnostics.num_errors() == 0, first.diagnostics.render());
+  CHECK(first.has_mask);
+  CHECK(build(layer + "    - Dense: {units: 2, inputs: both.backward}\n").has_mask);
+  CHECK(build(layer + "    - Add: {inputs: [both, both.backward]}\n").has_mask);
+  CHECK_FALSE(build(layer + "    - Dense: {units: 2, inputs: both.forward_h}\n").has_mask);
+}
+
 TEST_CASE("a mean over steps uses the mask up") {
   const Built built = build("    - GlobalAveragePooling1D\n");
   CHECK(built.diagnostics.render().find("W630") == std::string::npos);
