@@ -108,8 +108,8 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
     report = current_exit_report(invocation.started);
   }
   const int code = end_processes(invocation.processes, report);
-  // The run's folder has it, the predictions are a file; an evaluation has nothing but its line.
-  return code_after_output(code, invocation.started && subcommand.name != "evaluate");
+  // Else the run's folder has it, or the predictions are a file.
+  return code_after_output(code, invocation.started && !invocation.result_is_on_stdout);
 }
 
 int run(int argc, char** argv) {

@@ -26,6 +26,7 @@ struct Invocation {
   int num_workers = 0;  // threads that compute; 0: one per core
   bool started =
       false;  // something is on disk: an error can no longer say that nothing was started
+  bool result_is_on_stdout = false;  // and nowhere else
 };
 
 struct Subcommand {

@@ -10,6 +10,7 @@
 #include "checkpoint/restore.h"
 #include "config/run_files.h"
 #include "config/source_like.h"
+#include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
@@ -160,6 +161,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   coordinator.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
   Diagnostics warnings = engine.warnings();
+  warn_of_skipped(dataset, fmt::format("the {} data", data_part_name(part)), warnings);
   if (!known) {
     warn_of_ids(config, part, weights_of(source, config), warnings);
   }
@@ -175,7 +177,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   trainer.set_coordinator(coordinator);
   trainer.add_hook(events);
   trainer.add_hook(console);
-  invocation.started = true;
+  invocation.started = invocation.result_is_on_stdout = true;
   catch_stop_signals();
   Logs logs;
   try {

@@ -224,6 +224,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   if (const std::string reason = generation.window_reason(texts.longest()); !reason.empty())
     show(fmt::format("note: {} ids are read anew for each id: {}\n", facts.window, reason));
   invocation.started = true;
+  invocation.result_is_on_stdout = is_stdout(options);
   catch_stop_signals();
   write_texts(options, prompts, *codec, texts, generation, coordinator);
   return 0;

@@ -10,6 +10,7 @@
 #include "data/checks.h"
 #include "data/input_source.h"
 #include "data/step_order.h"
+#include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
@@ -119,6 +120,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   dataset.loc = spec.loc;
   coordinator.on_all_ranks("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
   warnings.append(engine.warnings());
+  warn_of_skipped(dataset, "the input", warnings);
   show_warnings(warnings, options.output.quiet);
   show_unless(options.output.quiet)(changed_files_note(model));
   load_source_weights(engine, model, config, coordinator, show_unless(options.output.quiet));
@@ -132,6 +134,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   trainer.set_coordinator(coordinator);
   trainer.add_hook(console);
   invocation.started = true;
+  invocation.result_is_on_stdout = is_stdout;
   catch_stop_signals();
   std::vector<HostTensor> outputs;
   try {
@@ -156,9 +159,9 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     }
   });
   console.finish();
-  show_unless(options.output.quiet)(fmt::format("wrote {} row{} to {}\n", dataset.num_samples,
-                                                dataset.num_samples == 1 ? "" : "s",
-                                                is_stdout ? "stdout" : options.output_file));
+  show_unless(options.output.quiet || out_stream().error_number() != 0)(
+      fmt::format("wrote {} row{} to {}\n", dataset.num_samples,
+                  dataset.num_samples == 1 ? "" : "s", is_stdout ? "stdout" : options.output_file));
   return 0;
 }
 

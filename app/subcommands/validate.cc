@@ -8,6 +8,7 @@
 #include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
+#include "engine/data_warnings.h"
 #include "engine/host_memory.h"
 #include "engine/run_data.h"
 #include "engine/setup.h"
@@ -124,6 +125,9 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     check_initial_weights(config, setup.model(), found);
     if (is_known) {
       collect(found, [&] { check_run_ids(setup, data); });
+    }
+    if (is_known && scan) {
+      collect(found, [&] { warn_of_data(setup, data, found); });
     }
   } catch (const ConfigError& error) {
     found.append(error.diagnostics());

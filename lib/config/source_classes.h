@@ -113,7 +113,7 @@ inline ClassSpec archive_source(const char* name, const char* help, const char* 
   return source_of<S>(name, help,
                       {key("path", &S::path, file).required(),
                        key("x", &S::x, array + " of the samples, or one per input"),
-                       key("y", &S::y, array + " of the labels, or one per output"),
+                       key("y", &S::y, array + " of the labels, or one per output; x: the samples"),
                        key("sample_weight", &S::sample_weight, array + " of weights")});
 }
 
@@ -125,7 +125,7 @@ inline ClassSpec npy_source() {
   using S = NpyOptions;
   return source_of<S>("npy", "NumPy files",
                       {key("x", &S::x, "file of the samples, or one per input").files().required(),
-                       key("y", &S::y, "file of the labels, or one per output").files(),
+                       key("y", &S::y, "file of the labels, or one per output; x: the samples").files(),
                        key("sample_weight", &S::sample_weight, "file of weights")});
 }
 

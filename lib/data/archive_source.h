@@ -33,7 +33,7 @@ Dataset read_archives(const ArchiveOptions& source, const SourceContext& context
   for (const Wanted& wanted : wanted_arrays(source.x, "x")) {
     dataset.inputs.push_back({wanted.array, read(wanted)});
   }
-  for (const Wanted& wanted : wanted_arrays(source.y, "y")) {
+  for (const Wanted& wanted : wanted_targets(source.x, source.y)) {
     // Data to predict from need no labels; but a name that the user wrote must be there.
     if (!wanted.is_default || archives[0].has(wanted.text)) {
       dataset.targets.push_back({wanted.array, read(wanted)});

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "data/cached_rows.h"
 #include "data/checks.h"
+#include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
 #include "data/step_order.h"
@@ -84,11 +85,24 @@ RowsPtr without_scan(RowsPtr rows) {
 
 }  // namespace
 
-void take_own_targets(Dataset& dataset) {
+void take_own_targets(const ConfigObject& source, Dataset& dataset) {
+  const bool has_names = has_options<ArchiveOptions>(source) || has_options<NpyOptions>(source);
+  const ConfigValue none;
+  const ConfigValue& y = has_names ? source.arg("y") : none;
+  const bool is_own = has_names ? are_own_targets(source.arg("x"), y)
+                                : read_options<SourceOptions>(source).own_target.value.has_value();
+  if (!is_own) {
+    return;
+  }
   dataset.targets = dataset.inputs;
   dataset.class_names.clear();
   if (dataset.targets.size() == 1) {
     dataset.targets[0].name = "y";
+  }
+  if (y.is_dict()) {
+    for (size_t i = 0; i < dataset.targets.size(); ++i) {
+      dataset.targets[i].name = y.dict()[i].first;
+    }
   }
 }
 
@@ -125,9 +139,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
     check_all_finite(dataset, data.is_for_float64);
   }
   transform_dataset(dataset, data);
-  if (read_options<SourceOptions>(source).own_target.value) {
-    take_own_targets(dataset);
-  }
+  take_own_targets(source, dataset);
   if (data.head_tail > 1) {
     order_steps(dataset, data.head_tail, data.head_tail.loc);
   }

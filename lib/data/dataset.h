@@ -82,8 +82,8 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
 // Returns the dataset as pass `pass` over it (from 0) sees it; its arrays are those of pass 0.
 Dataset in_pass(const Dataset& dataset, int64_t pass);
 
-// `y: x`: the targets become the inputs.
-void take_own_targets(Dataset& dataset);
+// Where `y` says x, or names the arrays of x again, the targets become the inputs.
+void take_own_targets(const ConfigObject& source, Dataset& dataset);
 
 // Draws the parts of data.split from the training data: samples of 0 train, 1 validation, 2 test,
 // in ascending order. A pure function of seed, number of samples and, with `stratify`, labels.

@@ -44,9 +44,7 @@ std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig
   }
   Dataset dataset = read_source(few, data.base_dir);
   transform_dataset(dataset, data);
-  if (read_options<SourceOptions>(source).own_target.value) {
-    take_own_targets(dataset);
-  }
+  take_own_targets(source, dataset);
   return dataset;
 }
 

@@ -25,7 +25,7 @@ Dataset read_npy_source(const NpyOptions& source, const SourceContext& context) 
     dataset.description += (dataset.inputs.empty() ? "npy " : ", ") + wanted.text;
     dataset.inputs.push_back({wanted.array, read(wanted)});
   }
-  for (const Wanted& wanted : wanted_arrays(source.y, "y")) {
+  for (const Wanted& wanted : wanted_targets(source.x, source.y)) {
     dataset.targets.push_back({wanted.array, read(wanted)});
   }
   for (const Wanted& wanted : wanted_arrays(source.sample_weight, "sample_weight")) {

@@ -26,6 +26,18 @@ std::vector<Wanted> wanted_arrays(const ConfigValue& value, const std::string& n
   return wanted;
 }
 
+bool are_own_targets(const ConfigValue& x, const ConfigValue& y) {
+  const std::vector<Wanted> samples = wanted_arrays(x, "x"), targets = wanted_arrays(y, "y");
+  const bool is_word = y.is_string() && y.string() == "x";
+  const auto are_equal = [](const Wanted& a, const Wanted& b) { return a.text == b.text; };
+  return is_word || (!targets.empty() && std::equal(samples.begin(), samples.end(), targets.begin(),
+                                                    targets.end(), are_equal));
+}
+
+std::vector<Wanted> wanted_targets(const ConfigValue& x, const ConfigValue& y) {
+  return are_own_targets(x, y) ? std::vector<Wanted>() : wanted_arrays(y, "y");
+}
+
 std::string resolve(const std::string& base_dir, const std::string& path) {
   if (base_dir.empty() || path.starts_with('/')) {
     return path;

@@ -21,25 +21,18 @@ std::string some_of(const std::vector<std::string>& all) {
   return join(some, ", ") + (some.size() < all.size() ? ", ..." : "");
 }
 
-void warn_of_skipped(const RunData& data, Diagnostics& warnings) {
+void warn_of_skipped_parts(const RunData& data, Diagnostics& warnings) {
   for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
     const Dataset* const dataset = data.part(part);
     if (dataset == nullptr || dataset->skipped.empty()) {
       continue;
     }
-    const size_t count = dataset->skipped.size();
     const bool is_whole = part == DataPart::kTrain || !data.train ||
                           dataset->loc.to_string() != data.train->loc.to_string();
     if (!is_whole) {
       continue;  // the other part of the same folder: said already
     }
-    Diagnostic& d = warnings.warning(
-        "W322", dataset->loc,
-        fmt::format("{} bad record{} of the {} data {} left out", count, count == 1 ? "" : "s",
-                    data_part_name(part), count == 1 ? "is" : "are"));
-    for (size_t i = 0; i < std::min<size_t>(3, count); ++i) {
-      d.note(dataset->skipped[i]);
-    }
+    warn_of_skipped(*dataset, fmt::format("the {} data", data_part_name(part)), warnings);
   }
 }
 
@@ -222,11 +215,24 @@ void warn_of_scale(const Setup& setup, const Dataset& train, Diagnostics& warnin
 
 }  // namespace
 
+void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings) {
+  const size_t count = dataset.skipped.size();
+  if (count == 0) {
+    return;
+  }
+  Diagnostic& d =
+      warnings.warning("W322", dataset.loc,
+                       fmt::format("{} bad record{} of {} {} left out", count,
+                                   count == 1 ? "" : "s", what, count == 1 ? "is" : "are"));
+  for (size_t i = 0; i < std::min<size_t>(3, count); ++i) {
+    d.note(dataset.skipped[i]);
+  }
+}
+
 void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings) {
-  warn_of_skipped(data, warnings);
+  warn_of_skipped_parts(data, warnings);
   warn_of_classes(setup, data, warnings);
   if (data.train) {
-    warn_of_batch(setup.config().fit, *data.train, warnings);
     warn_of_scale(setup, *data.train, warnings);
   }
 }

@@ -11,5 +11,7 @@ namespace meshtrain {
 // W319 for sorted classes without shuffling, W329 for large values that a layer takes unscaled.
 // Reads all labels, and the first rows of inputs.
 void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings);
+// W322 for bad records of `what` ("the input") that were left out.
+void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings);
 
 }  // namespace meshtrain

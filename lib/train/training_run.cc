@@ -17,6 +17,7 @@
 #include "config/run_files.h"
 #include "engine/adapt.h"
 #include "engine/data_warnings.h"
+#include "engine/epoch_plan.h"
 #include "engine/signals.h"
 #include "engine/weights.h"
 #include "interop/save_model.h"
@@ -164,6 +165,9 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   RunData data = read_data(target);
   const std::unique_ptr<Engine> engine = compile(data);
   warn_of_data(engine->setup(), data, data_warnings_);
+  if (data.train) {
+    warn_of_batch(config_.fit, *data.train, data_warnings_);
+  }
   prepare(*engine, data, target);
   if (target.reader) {  // all have read it
     target.reader->close_files();

@@ -117,6 +117,13 @@ TEST_CASE("predict writes to stdout what it writes to a file") {
     CHECK(contains(shown.err, "wrote 30 rows to stdout"));
   }
   CHECK(predict_in(folder, {"run", "-i", "b", "-o", "-"}).out == folder.read("y.csv"));
+  Command full;
+  full.args = {"predict", "run", "-i", "b", "-o", "-"};
+  full.folder = folder.path();
+  full.out_to = "/dev/full";
+  const Result lost = run(full);
+  CHECK(lost.exit_code == 74);
+  CHECK_FALSE(contains(lost.err, "wrote"));
   const nlohmann::json first = parse_json(lines_of(folder.read("y.jsonl")).front());
   CHECK(first.at("file") == "b/cat/00.png");
   CHECK(first.at("class").is_string());
