@@ -174,7 +174,9 @@ const Layer* takes_unscaled(const Model& model, int input) {
     if (has_part(name, "Dense") || has_part(name, "Conv")) {
       return &layer;
     }
-    if (layer.weights.empty() && !has_part(name, "Rescaling") && !has_part(name, "Normalization")) {
+    const bool may_scale = has_part(name, "Rescaling") || has_part(name, "Normalization") ||
+                           name == "Lambda";  // whatever its expression does
+    if (layer.weights.empty() && !may_scale) {
       same.insert(i);
     }
   }

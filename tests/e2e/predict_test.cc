@@ -103,6 +103,47 @@ TEST_CASE("predict names files, classes and probabilities, without the training 
         json_text(parse_json(lines_of(tested.out).back())["logs"]));
 }
 
+namespace {
+
+// What a template of keras.applications says of images of one's own, without its comment signs.
+std::string with_own_images(std::string text) {
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from);
+    text.replace(at, from.size(), to);
+  };
+  replace("  train: {source: random", "  # train: {source: random");
+  replace("  # train: {source: image_folder, directory: photos",
+          "  train: {source: image_folder, directory: a");
+  if (text.find("# transform:") != std::string::npos) {
+    replace("# transform:", "transform:");
+  }
+  const size_t layer = text.find("- Lambda: {function");
+  if (layer != std::string::npos) {
+    const std::string line = text.substr(layer, text.find('\n', layer) - layer);
+    const size_t input = text.find('\n', text.find("- Input:"));
+    text.insert(input, "\n    " + line);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("templates of keras.applications take images of one's own as their comments say") {
+  TemporaryFolder folder;
+  write_animals(folder, "a");
+  for (const char* name : {"mobilenet_v2", "resnet50", "densenet121", "convnext_tiny"}) {
+    CAPTURE(name);
+    const Result made = meshtrain({"init", name}, folder.path());
+    REQUIRE(made.exit_code == 0);
+    folder.write("own.yaml", with_own_images(made.out));
+    const Result valid = meshtrain(
+        {"validate", "--data", "own.yaml", "vars.size=64", "vars.classes=3"}, folder.path());
+    CHECK_MESSAGE(valid.exit_code == 0, valid.err);
+    CHECK_FALSE(contains(valid.err, "W329"));
+  }
+}
+
 TEST_CASE("predict writes to stdout what it writes to a file") {
   TemporaryFolder folder;
   write_animals(folder, "a");
