@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("JAX_ENABLE_X64", "1")  # for the one model of float64
 
 import keras
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 import io_models
 
 TOLERANCE = 1e-5
-NO_SCRIPT = {"attention", "hub", "heads", "unsized"}  # calls for which a script has no words
+CLASHES = {"merged"}  # loaded alone, Keras gives the mask of a Concatenate the name of a layer
 OTHER_WEIGHTS = {"halved", "filmstrip"}  # an import leaves some out, or names them anew
 DISSOLVED = {"nested", "halved", "filmstrip"}  # come back flat: their weight files are not for nested models
 
@@ -103,7 +104,7 @@ class RoundTrip:
         self.meshtrain("import", saved, "-o", folder, *sizes)
         config = folder / "config.yaml"
         worst = [check_close("meshtrain predict", expected, self.predict(config, inputs, outputs))]
-        ends = [".keras", ".weights.h5", ".json", ".npz", ".safetensors", *([] if name in NO_SCRIPT else [".py"])]
+        ends = [".keras", ".weights.h5", ".json", ".npz", ".safetensors", ".py"]
         for end in ends:
             self.meshtrain("export", config, "-o", folder / f"out{end}", "-q")
 
@@ -112,7 +113,8 @@ class RoundTrip:
                 check_same(what, weights, weights_of(loaded))
             worst.append(check_close(what, expected, list(io_models.predictions(loaded, inputs).values())))
 
-        keras.utils.clear_session()
+        if name not in CLASHES:
+            keras.utils.clear_session()
         compare("exported .keras", keras.saving.load_model(folder / "out.keras"))
         if name not in DISSOLVED:
             model.load_weights(folder / "out.weights.h5")
@@ -124,10 +126,9 @@ class RoundTrip:
         by_path = {own_name(w.path, model): w.numpy() for w in model.weights if "seed_generator" not in w.path}
         if sorted(archive.files) == sorted(by_path):
             check_same("exported .npz", list(by_path.values()), [archive[path] for path in by_path])
-        if name not in NO_SCRIPT:
-            namespace = {"__file__": str(folder / "out.py")}
-            exec(compile((folder / "out.py").read_text(), "out.py", "exec"), namespace)
-            compare("exported .py", namespace["model"])
+        namespace = {"__file__": str(folder / "out.py")}
+        exec(compile((folder / "out.py").read_text(), "out.py", "exec"), namespace)
+        compare("exported .py", namespace["model"])
         if json.loads((folder / "out.json").read_text())["class_name"] not in ("Sequential", "Functional"):
             raise Failed("exported .json: neither Sequential nor Functional")
         return len(weights), max(worst)

@@ -52,12 +52,6 @@ OrderedJson index(const ExprValue& key) {
   return out;
 }
 
-// A table of ReversibleEmbedding that makes logits of vectors.
-bool turns_back(const Model::Call& call) {
-  const ConfigValue* reverse = call.use.call_argument("reverse");
-  return reverse != nullptr && reverse->is_bool() && reverse->boolean();
-}
-
 OrderedJson tensor_json(const Shape& shape, DType dtype, OrderedJson history) {
   return {{"class_name", "__keras_tensor__"},
           {"config",
@@ -211,79 +205,32 @@ OrderedJson KerasGraph::inbound_nodes(int first) const {
     if (other.is_input || other.result_of != kNone || other.layer != call.layer) {
       continue;
     }
-    if (const int at = static_cast<int>(i); has_keywords(model_, at)) {
-      out.push_back(keyword_node(at));
-      continue;
-    }
-    OrderedJson tensors = OrderedJson::array();
-    for (const int input : model_.calls()[i].inputs) {
-      tensors.push_back(tensor(input));
-    }
-    const bool as_list = takes_list(model_, static_cast<int>(i));
-    OrderedJson keywords = OrderedJson::object();
-    if (turns_back(other)) {
-      keywords["reverse"] = true;
-    }
-    if (tensors.size() == 2 && model_.layers()[other.layer]->class_name == "CategoryEncoding") {
-      keywords["count_weights"] = tensors[1];  // Keras takes no second positional argument
-      tensors.erase(1);
-    }
-    out.push_back({{"args", as_list ? OrderedJson::array({std::move(tensors)}) : tensors},
-                   {"kwargs", std::move(keywords)}});
+    out.push_back(layer_node(call_arguments(model_, static_cast<int>(i))));
   }
   return out;
 }
 
-OrderedJson KerasGraph::keyword_node(int call) const {
-  const Model::Call& entry = model_.calls()[call];
-  const std::string& name = model_.layers()[entry.layer]->class_name;
-  const bool is_list = name == "Attention" || name == "AdditiveAttention";
-  const std::vector<std::string> positional =
-      is_list ? std::vector<std::string>{"query", "value"} : positional_roles(name);
-  OrderedJson args = OrderedJson::array(), keywords = OrderedJson::object();
-  if (positional.empty()) {  // a recurrent layer
-    args.push_back(tensor(entry.inputs[0]));
-    const std::span<const int> given = std::span(entry.inputs).subspan(1);
-    for (const std::vector<int>& states :
-         nested_states(*model_.layers()[entry.layer]->config(), given)) {
-      OrderedJson tensors = OrderedJson::array();
-      for (const int state : states) {
-        tensors.push_back(tensor(state));
-      }
-      keywords["initial_state"].push_back(states.size() == 1 ? tensors[0] : tensors);
+OrderedJson KerasGraph::layer_node(const CallArguments& call) const {
+  const auto list_of = [&](const std::vector<int>& calls) {
+    OrderedJson tensors = OrderedJson::array();
+    for (const int one : calls) {
+      tensors.push_back(tensor(one));
     }
-    return {{"args", std::move(args)}, {"kwargs", std::move(keywords)}};
+    return tensors;
+  };
+  OrderedJson keywords = OrderedJson::object();
+  for (const auto& [name, from] : call.tensors) {
+    keywords[name] = tensor(from);
   }
-  std::vector<std::string> roles = entry.use.roles;
-  if (roles.empty()) {
-    roles = positional;
-    roles.emplace_back("key");
+  for (const auto& [name, is_set] : call.flags) {
+    keywords[name] = is_set;
   }
-  const bool is_self = entry.inputs.size() == 1 && positional.front() == "query";
-  const size_t given = is_self ? 2 : std::min(roles.size(), entry.inputs.size());
-  for (size_t i = 0; i < given; ++i) {
-    const std::string& role = roles[i];
-    if (role == "positions" || role == "segments" ||
-        (is_list && (role == "query_mask" || role == "value_mask"))) {
-      refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", role));
-    }
-    keywords[role] = tensor(entry.inputs[is_self ? 0 : i]);
+  for (const std::vector<int>& states : call.initial_state) {
+    const OrderedJson tensors = list_of(states);
+    keywords["initial_state"].push_back(states.size() == 1 ? tensors[0] : tensors);
   }
-  for (const char* role :
-       {"query", "value", "key", "inputs", "decoder_sequence", "encoder_sequence"}) {
-    const bool is_positional =
-        is_list || std::find(positional.begin(), positional.end(), role) != positional.end();
-    if (is_positional && keywords.contains(role)) {
-      args.push_back(keywords[role]);
-      keywords.erase(role);
-    }
-  }
-  for (const char* flag : {"use_causal_mask", "return_attention_scores"}) {
-    if (const ConfigValue* given = entry.use.call_argument(flag)) {
-      keywords[flag] = given->is_bool() && given->boolean();
-    }
-  }
-  return {{"args", is_list ? OrderedJson::array({std::move(args)}) : std::move(args)},
+  OrderedJson args = list_of(call.args);
+  return {{"args", call.as_list ? OrderedJson::array({std::move(args)}) : std::move(args)},
           {"kwargs", std::move(keywords)}};
 }
 

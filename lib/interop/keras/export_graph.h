@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "interop/keras/export_call.h"
 #include "interop/keras/export_model.h"
 #include "nn/tensor_program.h"
 
@@ -29,7 +30,7 @@ class KerasGraph {
   // The result of a call: of a Lambda that of its last operation, or an input.
   OrderedJson reference(int call) const;
   OrderedJson tensor(int call) const;
-  OrderedJson keyword_node(int call) const;
+  OrderedJson layer_node(const CallArguments& call) const;
   std::string operation_name(int call, int tensor) const;
   // Tensor `tensor` of the program of a call.
   OrderedJson operand_reference(int call, int tensor) const;

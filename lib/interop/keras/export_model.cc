@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/cells.h"
 #include "config/tensor_expression.h"
+#include "interop/keras/export_call.h"
 #include "interop/keras/weights.h"
 #include "nn/lambda.h"
 
@@ -191,17 +192,17 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
 }
 
 bool is_keras_sequential(const ModelConfig& config, const Model& model) {
-  const bool has_further = std::any_of(model.calls().begin(), model.calls().end(),
-                                       [](const auto& call) { return call.result_of != kNone; });
-  return config.is_sequential && !has_further &&
-         std::none_of(model.layers().begin(), model.layers().end(),
-                      [](const auto& layer) { return program_of_layer(*layer) != nullptr; });
-}
-
-bool takes_list(const Model& model, int call) {
-  const std::string& name = model.layers()[model.calls()[call].layer]->class_name;
-  const bool takes_second = name == "GlobalAveragePooling1D" || name == "CategoryEncoding";
-  return model.calls()[call].inputs.size() > 1 && !takes_second;
+  const auto is_plain = [&](size_t i) {
+    const Model::Call& call = model.calls()[i];
+    return call.is_input ||
+           (call.result_of == kNone && program_of_layer(*model.layers()[call.layer]) == nullptr &&
+            call_arguments(model, static_cast<int>(i)).is_plain());
+  };
+  bool are_plain = config.is_sequential;
+  for (size_t i = 0; are_plain && i < model.calls().size(); ++i) {
+    are_plain = is_plain(i);
+  }
+  return are_plain;
 }
 
 bool is_of_hub(std::string_view class_name) {
@@ -210,19 +211,6 @@ bool is_of_hub(std::string_view class_name) {
                                               "RotaryEmbedding",           "SinePositionEncoding",
                                               "ViTPatchingAndEmbedding",   "MaskedLMHead"};
   return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
-}
-
-std::vector<std::string> positional_roles(std::string_view class_name) {
-  if (class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention") {
-    return {"query", "value"};
-  }
-  if (class_name == "MaskedLMHead") {
-    return {"inputs", "mask_positions"};
-  }
-  return class_name == "TransformerEncoder" ? std::vector<std::string>{"inputs"}
-         : class_name == "TransformerDecoder"
-             ? std::vector<std::string>{"decoder_sequence", "encoder_sequence"}
-             : std::vector<std::string>();
 }
 
 namespace {
@@ -265,14 +253,6 @@ std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span
   }
   std::erase_if(out, [](const std::vector<int>& group) { return group.empty(); });
   return out;
-}
-
-bool has_keywords(const Model& model, int call) {
-  const Model::Call& entry = model.calls()[call];
-  const std::string& name = model.layers()[entry.layer]->class_name;
-  return !positional_roles(name).empty() || !entry.use.roles.empty() ||
-         (is_recurrent_class(name) && entry.inputs.size() > 1) || name == "Attention" ||
-         name == "AdditiveAttention";
 }
 
 }  // namespace meshtrain

@@ -61,22 +61,13 @@ class LayerConfigs {
   std::vector<const ConfigObject*> objects_;
 };
 
-// Whether Keras has the model as a Sequential, which holds layers only, no operations.
+// Whether Keras has the model as a Sequential, which holds layers of one tensor, no operations.
 bool is_keras_sequential(const ModelConfig& config, const Model& model);
-
-// Whether the layer takes its inputs as one list: merging layers. A mask of GlobalAveragePooling1D
-// and the weights of CategoryEncoding are arguments of their own.
-bool takes_list(const Model& model, int call);
 
 // Whether the class is Keras Hub's, which loads it once `import keras_hub` has registered it.
 bool is_of_hub(std::string_view class_name);
-// The positional arguments of a call of this class that are named tensors here, in Keras' order;
-// empty for classes that take tensors in order or as a list.
-std::vector<std::string> positional_roles(std::string_view class_name);
 // The states of a recurrent layer that are among its inputs or outputs, `calls`, as Keras has them:
 // the two of an LSTMCell in a stack are a list of their own. Other outputs stand before them.
 std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls);
-// Whether the call has tensors or arguments that Keras takes by name.
-bool has_keywords(const Model& model, int call);
 
 }  // namespace meshtrain

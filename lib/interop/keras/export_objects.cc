@@ -53,7 +53,7 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
           {"registered_name", nullptr}};
 }
 
-OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
+std::string module_of_layer(std::string_view class_name) {
   // Classes that Keras and Keras Hub have without giving them a public name.
   static constexpr std::pair<const char*, const char*> kUnnamed[] = {
       {"LayerScale", "keras.src.applications.convnext"},
@@ -62,16 +62,20 @@ OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) 
       {"ViTPatchingAndEmbedding", "keras_hub.src.models.vit.vit_layers"}};
   for (const auto& [name, module] : kUnnamed) {
     if (class_name == name) {
-      OrderedJson out = serialized(module, class_name, std::move(config));
-      out["registered_name"] = class_name;
-      return out;
+      return module;
     }
   }
-  if (!is_of_hub(class_name)) {
-    return serialized("keras.layers", class_name, std::move(config));
+  return is_of_hub(class_name) ? "keras_hub.layers" : "keras.layers";
+}
+
+OrderedJson serialized_layer(const std::string& class_name, OrderedJson config) {
+  const std::string module = module_of_layer(class_name);
+  OrderedJson out = serialized(module, class_name, std::move(config));
+  if (module == "keras_hub.layers") {
+    out["registered_name"] = "keras_hub>" + class_name;
+  } else if (module != "keras.layers") {
+    out["registered_name"] = class_name;
   }
-  OrderedJson out = serialized("keras_hub.layers", class_name, std::move(config));
-  out["registered_name"] = "keras_hub>" + class_name;
   return out;
 }
 

@@ -10,6 +10,9 @@ namespace meshtrain {
 // The four keys that each object has; `registered_name` is null.
 OrderedJson serialized(const std::string& module, const std::string& class_name,
                        OrderedJson config);
+// The module that has a class of layers: "keras.layers", "keras_hub.layers", or that of a class
+// which they have without a public name.
+std::string module_of_layer(std::string_view class_name);
 // A layer, under the module and the registered name of its package.
 OrderedJson serialized_layer(const std::string& class_name, OrderedJson config);
 // The DTypePolicy of a name: "mixed_bfloat16".

@@ -7,7 +7,9 @@
 
 #include "base/text.h"
 #include "config/cells.h"
+#include "interop/keras/export_call.h"
 #include "interop/keras/export_model.h"
+#include "interop/keras/export_objects.h"
 #include "interop/keras/python_values.h"
 #include "interop/keras/weights.h"
 #include "nn/expression_text.h"
@@ -62,7 +64,7 @@ class ScriptWriter {
           "os.environ.setdefault(\"XLA_FLAGS\", \"--xla_force_host_platform_device_count={}\")\n",
           devices);
     }
-    out += "\nimport keras\n\n";
+    out += "\nimport keras\n" + further_imports() + "\n";
     if (is_double()) {
       out +=
           "import jax\n\njax.config.update(\"jax_enable_x64\", True)\n"
@@ -72,6 +74,21 @@ class ScriptWriter {
                          python_text(config_.dtype_policy.value));
     }
     return out + fmt::format("keras.utils.set_random_seed({})\n", config_.seed.value);
+  }
+
+  // Keras Hub, and modules of Keras that `import keras` leaves out.
+  std::string further_imports() const {
+    std::set<std::string> modules;
+    for (const auto& layer : model_.layers()) {
+      if (const std::string module = module_of_layer(layer->class_name); module != "keras.layers") {
+        modules.insert(module == "keras_hub.layers" ? "keras_hub" : module);
+      }
+    }
+    std::string out;
+    for (const std::string& module : modules) {
+      out += "import " + module + "\n";
+    }
+    return out;
   }
 
   std::string distribution() const {
@@ -198,37 +215,29 @@ class ScriptWriter {
     return names.size() == 1 ? names[0] : "[" + join(names, ", ") + "]";
   }
 
-  std::string arguments(size_t call, const std::vector<std::string>& variables) const {
+  std::string arguments(size_t at, const std::vector<std::string>& variables) const {
+    const CallArguments call = call_arguments(model_, static_cast<int>(at));
     std::vector<std::string> out;
-    const std::string& class_name = model_.layers()[model_.calls()[call].layer]->class_name;
-    if (is_recurrent_class(class_name) && model_.calls()[call].inputs.size() > 1) {
-      std::vector<std::string> states;
-      const std::span<const int> given = std::span(model_.calls()[call].inputs).subspan(1);
-      for (const std::vector<int>& each :
-           nested_states(*model_.layers()[model_.calls()[call].layer]->config(), given)) {
-        states.push_back(list_of(each, variables));
-      }
-      return fmt::format("{}, initial_state=[{}]", variables[model_.calls()[call].inputs[0]],
-                         join(states, ", "));
-    }
-    if (has_keywords(model_, static_cast<int>(call)) || is_of_hub(class_name)) {
-      throw ConfigError(
-          "E417", {},
-          fmt::format("layer `{}`: a script has no words for its call", model_.calls()[call].name))
-          .help("write .keras or .json, which have");
-    }
-    for (const int input : model_.calls()[call].inputs) {
+    for (const int input : call.args) {
       out.push_back(variables[input]);
     }
-    if (class_name == "CategoryEncoding" && out.size() == 2) {
-      out[1] = "count_weights=" + out[1];
+    if (call.as_list) {
+      out = {"[" + join(out, ", ") + "]"};
     }
-    const ConfigValue* reverse = model_.calls()[call].use.call_argument("reverse");
-    if (reverse != nullptr && reverse->is_bool() && reverse->boolean()) {
-      out.emplace_back("reverse=True");
+    for (const auto& [name, from] : call.tensors) {
+      out.push_back(name + "=" + variables[from]);
     }
-    return takes_list(model_, static_cast<int>(call)) ? "[" + join(out, ", ") + "]"
-                                                      : join(out, ", ");
+    for (const auto& [name, is_set] : call.flags) {
+      out.push_back(name + (is_set ? "=True" : "=False"));
+    }
+    std::vector<std::string> states;
+    for (const std::vector<int>& each : call.initial_state) {
+      states.push_back(list_of(each, variables));
+    }
+    if (!states.empty()) {
+      out.push_back("initial_state=[" + join(states, ", ") + "]");
+    }
+    return join(out, ", ");
   }
 
   std::string inputs(const std::vector<std::string>& variables) const {
@@ -270,13 +279,13 @@ class ScriptWriter {
     } else {
       for (const auto& [spec, value] : keras_args(object, Category::kLayer, false)) {
         if (spec->name != "name") {
-          parts.push_back(fmt::format("{}={}", spec->name, python_value(*value, *spec)));
+          parts.push_back(fmt::format("{}={}", spec->name, python_argument(*value, *spec)));
         }
       }
     }
     parts.push_back(fmt::format("name={}", python_text(names_.of_call(call))));
-    return fmt::format("keras.{}{}({})", entry.is_input ? "" : "layers.", object.class_name,
-                       join(parts, ", "));
+    return fmt::format("{}.{}({})", entry.is_input ? "keras" : module_of_layer(object.class_name),
+                       object.class_name, join(parts, ", "));
   }
 
   // A name that Python accepts for a variable, used once.

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "interop/keras/export_model.h"
+#include "interop/keras/export_objects.h"
 
 namespace meshtrain {
 namespace {
@@ -24,9 +25,7 @@ constexpr std::string_view kTaken[] = {
 std::string activation(const ConfigObject& object) {
   std::vector<std::string> parts;
   for (const auto& [spec, value] : keras_args(object, Category::kActivation, false)) {
-    const bool is_list_of_one = spec->is_always_list && value->is_number();
-    const std::string text = python_value(*value, *spec);
-    parts.push_back(fmt::format("{}={}", spec->name, is_list_of_one ? "[" + text + "]" : text));
+    parts.push_back(fmt::format("{}={}", spec->name, python_argument(*value, *spec)));
   }
   return parts.empty() ? python_text(object.class_name)
                        : fmt::format("lambda x: keras.activations.{}(x, {})", object.class_name,
@@ -84,12 +83,20 @@ std::string python_value(const ConfigValue& value, const Spec& spec) {
   return "{" + join(parts, ", ") + "}";
 }
 
+std::string python_argument(const ConfigValue& value, const Spec& spec) {
+  const std::string text = python_value(value, spec);
+  return spec.is_always_list && value.is_number() ? "[" + text + "]" : text;
+}
+
 std::string python_object(const ConfigObject& object, Category category) {
   std::vector<std::string> parts;
   for (const auto& [spec, value] : keras_args(object, category, false)) {
-    parts.push_back(fmt::format("{}={}", spec->name, python_value(*value, *spec)));
+    parts.push_back(fmt::format("{}={}", spec->name, python_argument(*value, *spec)));
   }
-  return fmt::format("{}.{}({})", keras_module(category), object.class_name, join(parts, ", "));
+  return fmt::format(
+      "{}.{}({})",
+      category == Category::kLayer ? module_of_layer(object.class_name) : keras_module(category),
+      object.class_name, join(parts, ", "));
 }
 
 std::string python_identifier(std::string_view name) {

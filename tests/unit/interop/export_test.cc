@@ -145,6 +145,36 @@ TEST_CASE("only blocks of Keras Hub have a name for the gelu of tanh") {
   CHECK(caught([&] { keras_json(dense.config, *dense.model); }).code == "E417");
 }
 
+TEST_CASE("a script calls attention, and layers of Keras Hub, as they are called") {
+  const Built built(
+      "model:\n  layers:\n    - Input: {name: x, shape: [4, 8]}\n"
+      "    - MultiHeadAttention: {name: mha, num_heads: 2, key_dim: 3}\n"
+      "    - Attention: {name: scores, inputs: {query: mha, value: x, key: mha}, "
+      "call: {use_causal_mask: true}}\n"
+      "    - TransformerDecoder: {name: block, intermediate_dim: 8, num_heads: 2}\n"
+      "    - LayerScale: {name: last, init_values: 0.1, projection_dim: 8}\n"
+      "compile: {metrics: [{IoU: {num_classes: 3, target_class_ids: 1}}]}\n");
+  const std::string script = keras_script(built.config, *built.model, {}, "calls.yaml", "");
+  CAPTURE(script);
+  CHECK(script.find("name=\"mha\")(x, x)\n") != std::string::npos);
+  CHECK(script.find("name=\"scores\")([mha, x, mha], use_causal_mask=True)\n") !=
+        std::string::npos);
+  CHECK(script.find("keras_hub.layers.TransformerDecoder(") != std::string::npos);
+  CHECK(script.find("import keras\nimport keras.src.applications.convnext\nimport keras_hub\n") !=
+        std::string::npos);
+  CHECK(script.find("target_class_ids=[1]") != std::string::npos);
+}
+
+TEST_CASE("a chain with attention is no Sequential: Keras' takes two tensors") {
+  const auto class_of = [](const std::string& layer) {
+    const Built built("model:\n  layers:\n    - Input: {shape: [4, 8]}\n    - " + layer + "\n");
+    return parse_json(keras_json(built.config, *built.model)).at("class_name");
+  };
+  CHECK(class_of("MultiHeadAttention: {num_heads: 2, key_dim: 3}") == "Functional");
+  CHECK(class_of("TransformerDecoder: {intermediate_dim: 8, num_heads: 2}") == "Sequential");
+  CHECK(class_of("Dense: 3") == "Sequential");
+}
+
 TEST_CASE("an output without a loss has None for one") {
   const Built built(
       "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {name: h, units: 3}\n"

@@ -1,0 +1,107 @@
+#include "interop/keras/export_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "config/cells.h"
+#include "interop/keras/export_model.h"
+
+namespace meshtrain {
+namespace {
+
+// What layers with several inputs take by place, in this order; nothing for any other layer.
+std::vector<std::string> positional_roles(std::string_view name) {
+  if (name == "MultiHeadAttention" || name == "GroupQueryAttention" || name == "Attention" ||
+      name == "AdditiveAttention") {
+    return {"query", "value"};
+  }
+  if (name == "MaskedLMHead") {
+    return {"inputs", "mask_positions"};
+  }
+  return name == "TransformerEncoder" ? std::vector<std::string>{"inputs"}
+         : name == "TransformerDecoder"
+             ? std::vector<std::string>{"decoder_sequence", "encoder_sequence"}
+             : std::vector<std::string>();
+}
+
+// Keras takes query, value and key of these as one list.
+bool takes_scores_list(std::string_view name) {
+  return name == "Attention" || name == "AdditiveAttention";
+}
+
+void add_roles(const Model::Call& entry, const std::string& name,
+               const std::vector<std::string>& positional, CallArguments& out) {
+  std::vector<std::string> roles = entry.use.roles;
+  if (roles.empty()) {
+    roles = positional;
+    roles.emplace_back("key");
+  }
+  out.as_list = takes_scores_list(name);
+  const bool is_self = entry.inputs.size() == 1 && positional.front() == "query";
+  const size_t given = is_self ? 2 : std::min(roles.size(), entry.inputs.size());
+  for (size_t i = 0; i < given; ++i) {
+    if (roles[i] == "positions" || roles[i] == "segments" ||
+        (out.as_list && (roles[i] == "query_mask" || roles[i] == "value_mask"))) {
+      refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", roles[i]));
+    }
+    out.tensors.emplace_back(roles[i], entry.inputs[is_self ? 0 : i]);
+  }
+  for (const char* role :
+       {"query", "value", "key", "inputs", "decoder_sequence", "encoder_sequence"}) {
+    const auto found = std::find_if(out.tensors.begin(), out.tensors.end(),
+                                    [&](const auto& one) { return one.first == role; });
+    const bool is_positional =
+        out.as_list || std::find(positional.begin(), positional.end(), role) != positional.end();
+    if (is_positional && found != out.tensors.end()) {
+      out.args.push_back(found->second);
+      out.tensors.erase(found);
+    }
+  }
+  for (const char* flag : {"use_causal_mask", "return_attention_scores"}) {
+    if (const ConfigValue* value = entry.use.call_argument(flag)) {
+      out.flags.emplace_back(flag, value->is_bool() && value->boolean());
+    }
+  }
+}
+
+}  // namespace
+
+CallArguments call_arguments(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  const Layer& layer = *model.layers()[entry.layer];
+  const std::vector<std::string> positional = positional_roles(layer.class_name);
+  CallArguments out;
+  if (!positional.empty()) {
+    add_roles(entry, layer.class_name, positional, out);
+    return out;
+  }
+  if (is_recurrent_class(layer.class_name)) {
+    out.args = {entry.inputs[0]};
+    if (entry.inputs.size() > 1) {
+      out.initial_state = nested_states(*layer.config(), std::span(entry.inputs).subspan(1));
+    }
+    return out;
+  }
+  for (size_t i = 1; i < entry.use.roles.size(); ++i) {
+    refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", entry.use.roles[i]));
+  }
+  const ConfigValue* const start = entry.use.call_argument("start_index");
+  if (start != nullptr && start->is_int() && start->integer() != 0) {
+    refuse_export(fmt::format("layer `{}`", entry.name), "`call: {start_index: ...}`");
+  }
+  out.args = entry.inputs;
+  const ConfigValue* const reverse = entry.use.call_argument("reverse");
+  if (reverse != nullptr && reverse->is_bool() && reverse->boolean()) {
+    out.flags.emplace_back("reverse", true);
+  }
+  if (layer.class_name == "CategoryEncoding" && out.args.size() == 2) {
+    out.tensors.emplace_back("count_weights", out.args[1]);  // Keras takes no second one by place
+    out.args.pop_back();
+  }
+  out.as_list = out.args.size() > 1 && layer.class_name != "GlobalAveragePooling1D";
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,29 @@
+// How Keras' layers are called: what of a call is given by place, and what by name.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/model.h"
+
+namespace meshtrain {
+
+struct CallArguments {
+  std::vector<int> args;                             // calls whose results are given by place
+  bool as_list = false;                              // all of them are one list
+  std::vector<std::pair<std::string, int>> tensors;  // by name
+  std::vector<std::pair<std::string, bool>> flags;
+  std::vector<std::vector<int>> initial_state;
+
+  // Whether it is all that a Sequential can say: one tensor.
+  bool is_plain() const {
+    return args.size() == 1 && tensors.empty() && flags.empty() && initial_state.empty();
+  }
+};
+
+// Call `call`, which is of a layer, not of an Input or a Lambda. Throws E417 (exit 6) for tensors
+// that Keras' layer does not take.
+CallArguments call_arguments(const Model& model, int call);
+
+}  // namespace meshtrain
