@@ -86,7 +86,7 @@ void ConfigWords::add_flags(CLI::App& app, Steps steps) {
   add_key_flag(app, "--name", "NAME", "name", "Name of the run");
   if (steps == Steps::kFit) {
     add_key_flag(app, "--limit-steps", "N", "fit.limit_steps",
-                 "At most N updates per epoch, for smoke runs");
+                 "At most N batches per epoch, for smoke runs");
   } else if (steps == Steps::kEvaluate) {
     add_key_flag(app, "--limit-steps", "N", "evaluate.steps", "At most N batches, for smoke runs");
   }

@@ -229,6 +229,7 @@ class TextVectorization final : public Lookup {
     length_ = table.length;
   }
   bool is_wide() const override { return true; }
+  bool keeps_spaces() const override { return true; }
   int64_t width() const override { return gives_ids() ? length_ : depth(); }
 
  protected:

@@ -42,6 +42,7 @@ class TokenizedColumn final : public ColumnTransform {
   int64_t depth() const override { return packer_.value().tokenizer().size(); }
   bool is_wide() const override { return true; }
   bool is_padded() const override { return true; }
+  bool keeps_spaces() const override { return true; }
   int64_t width() const override { return options_.max_length.value.value() + 1; }
 
  protected:

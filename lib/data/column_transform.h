@@ -47,6 +47,8 @@ class ColumnTransform {
   virtual bool is_wide() const { return !gives_ids(); }
   // Whether the last of a value's numbers counts those before it that are no padding.
   virtual bool is_padded() const { return false; }
+  // Whether spaces at the ends of a field belong to the value.
+  virtual bool keeps_spaces() const { return false; }
   // Numbers that a value becomes; after use().
   virtual int64_t width() const { return gives_ids() ? 1 : depth(); }
   // Writes width() numbers for the value. Returns what is wrong with it: "is `x`, which ...".

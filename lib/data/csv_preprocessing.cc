@@ -21,7 +21,7 @@ std::string CsvPreprocessed::text_of(std::span<const std::string_view> row) cons
       text += kCrossed;
     }
     const std::string_view field = row[fields_[i]];
-    text += transform_->is_padded() ? field : trim(field);  // spaces are tokens
+    text += transform_->keeps_spaces() ? field : trim(field);
   }
   return text;
 }

@@ -105,7 +105,7 @@ std::string write_learned_beside(const std::string& weights, const LearnedPtr& l
 
 void warn_of_nothing_learned(const ConfigObject& source, const std::string& from,
                              Diagnostics& warnings) {
-  if (learns_from_data(source)) {
+  if (learns_from_data(source) && !from.empty()) {  // without weights nothing was trained
     warnings
         .warning("W328", source.loc,
                  fmt::format("`{}` has no {}: ids of texts, classes and means are those of the "

@@ -276,6 +276,26 @@ std::string reviews_table(uint64_t seed, int rows, bool has_label) {
   return text;
 }
 
+TEST_CASE("characters of a text column are all of its characters, spaces at its ends, too") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "a,y\n ab,0\nab,1\n\"ab \",0\n");
+  folder.write("c.yaml", R"(
+data:
+  train: {source: csv, path: t.csv, label: y, features: {a: a}, preprocessing: [{TextVectorization: {column: a, split: character, output_sequence_length: 3}}]}
+model: {layers: [{Input: {name: a, shape: [3]}}, {Lambda: {function: "=x * 1.0"}}]}
+compile: {loss: mse}
+)");
+  const Result result =
+      meshtrain({"predict", "c.yaml", "-i", "t.csv", "-o", "-", "-q"}, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("W328") == std::string::npos);  // nothing was trained
+  const std::vector<std::string> rows = lines_of(result.out);
+  REQUIRE(rows.size() >= 4);
+  CHECK(rows[1] == "4,3,2");
+  CHECK(rows[2] == "3,2,0");
+  CHECK(rows[3] == "3,2,4");
+}
+
 TEST_CASE("learned data: tables of preprocessed columns are stored in the run and beside exports") {
   const TemporaryFolder folder;
   folder.write("reviews.csv", reviews_table(1, 200, true));

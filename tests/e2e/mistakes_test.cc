@@ -125,6 +125,9 @@ fit: {epochs: 1}
     CHECK(contains(folder.read(file), "[W322] 2 bad records"));
     CHECK(contains(folder.read(file), "x/bad.png"));
   }
+  const Result predicted = meshtrain({"predict", "run", "-i", "a", "-o", "y.npy"}, folder.path());
+  CHECK_MESSAGE(contains(warnings_in(predicted), "warning[W322]: 2 bad records of the input"),
+                predicted.err);
 }
 
 TEST_CASE("classes that a part lacks, and sorted classes without shuffling") {
@@ -170,6 +173,8 @@ TEST_CASE("values in the hundreds that a layer takes as they are") {
   CHECK_MESSAGE(contains(raw, "warning[W329]: `x` has values up to 1939, and `dense` takes them"),
                 raw);
   CHECK(contains(raw, "add `- Normalization`"));
+  const std::string valid = warnings_in(meshtrain({"validate", "--data", "c.yaml"}, folder.path()));
+  CHECK_MESSAGE(contains(valid, "warning[W329]"), valid);
   std::filesystem::remove_all(folder.file("run"));
   const std::string scaled = warnings_in(train_with(
       folder, kClasses,
@@ -191,6 +196,56 @@ TEST_CASE("a loss that does not change, or grows") {
   CHECK_MESSAGE(contains(grows, "[W501] the loss grew from "), grows);
   std::filesystem::remove_all(folder.file("run"));
   CHECK(!contains(warnings_in(train_with(folder, kNumbers, {"fit.epochs=6"})), "warning"));
+}
+
+TEST_CASE("a loss scale that skips most steps") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  const std::string says = warnings_in(train_with(
+      folder, kNumbers,
+      {"dtype_policy=mixed_float16",
+       "compile.optimizer={LossScaleOptimizer: {inner_optimizer: sgd, initial_scale: 1.0e30}}"}));
+  CHECK_MESSAGE(contains(says, "[W503] 2 of the 2 steps of epoch 1 changed no weight"), says);
+  std::filesystem::remove_all(folder.file("run"));
+  CHECK(
+      !contains(warnings_in(train_with(folder, kNumbers, {"dtype_policy=mixed_float16"})), "W503"));
+}
+
+TEST_CASE("a model that sees the ids it is to predict") {
+  TemporaryFolder folder;
+  folder.write("t.txt", std::string(200, 'a') + "bcd");
+  const auto says = [&](const std::string& layer, const char* target = "sequence") {
+    folder.write("c.yaml", fmt::format(R"(
+data: {{train: {{source: text, path: t.txt, sequence_length: 8, target: {}}}}}
+model:
+  layers:
+    - Input: {{name: ids, shape: [8], dtype: int32}}
+    - Embedding: {{name: table, input_dim: 4, output_dim: 4}}
+    - {}
+    - Dense: 4
+compile: {{loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
+)",
+                                       target, layer));
+    return warnings_in(meshtrain({"validate", "c.yaml"}, folder.path()));
+  };
+  for (const char* layer :
+       {"MultiHeadAttention: {num_heads: 2, key_dim: 2}",
+        "TransformerEncoder: {intermediate_dim: 4, num_heads: 2}",
+        "TransformerDecoder: {intermediate_dim: 4, num_heads: 2, call: {use_causal_mask: false}}",
+        "Bidirectional: {layer: {GRU: {units: 2, return_sequences: true}}}",
+        "GRU: {units: 2, return_sequences: true, go_backwards: true}"}) {
+    CAPTURE(layer);
+    CHECK_MESSAGE(contains(says(layer), "warning[W125]"), says(layer));
+  }
+  for (const char* layer :
+       {"MultiHeadAttention: {num_heads: 2, key_dim: 2, call: {use_causal_mask: true}}",
+        "TransformerDecoder: {intermediate_dim: 4, num_heads: 2}",
+        "GRU: {units: 2, return_sequences: true}"}) {
+    CAPTURE(layer);
+    CHECK_MESSAGE(!contains(says(layer), "warning"), says(layer));
+  }
+  const std::string last = "Bidirectional: {layer: {GRU: {units: 2}}}";
+  CHECK_MESSAGE(!contains(says(last, "last"), "warning"), says(last, "last"));
 }
 
 TEST_CASE("softmax over one value is always 1") {

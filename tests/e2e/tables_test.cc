@@ -267,6 +267,18 @@ compile: {optimizer: adam, loss: mse}
     run_ok(folder, {"data", "inspect", "auto.yaml", "~data.transform",
                     fmt::format("data.train={}", source)});
   }
+  const std::string arrays[] = {
+      "{source: npz, path: arrays.npz, y: x}", "{source: npz, path: arrays.npz, x: [x], y: [x]}",
+      "{source: npy, x: x.npy, y: x}", "{source: npy, x: x.npy, y: x.npy}"};
+  for (const std::string& source : arrays) {
+    CAPTURE(source);
+    const auto part = parse_json(
+        run_ok(folder, {"data", "inspect", "auto.yaml", "--format", "json",
+                        "data.transform=[{Rescaling: {scale: 0.001}}]", "data.train=" + source})
+            .out)["parts"][0];
+    CHECK(part["arrays"][1]["max"] == part["arrays"][0]["max"]);
+    CHECK(part["arrays"][1]["max"].get<double>() < 0.1);
+  }
   check_refused(folder, {"validate", "auto.yaml", "data.train.labels=digits-labels-idx1-ubyte.gz"},
                 {"E113", "`y: x` and `labels` of `idx` exclude each other"});
   check_refused(folder, {"validate", "auto.yaml", "~data.train.y"},

@@ -56,6 +56,9 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
   CHECK(files.err == "");
   REQUIRE(files.exit_code == 0);
   CHECK(contains(files.out, " tokens (uint16) of 1,220 bytes in 1 documents, "));
+  const Result marked = tokenize({"-", "-o", "marked.bin"}, "\xef\xbb\xbf" + play_text());
+  CHECK(marked.exit_code == 0);
+  CHECK(folder.read("marked.bin") == folder.read("ids.bin"));
   const Result lines = tokenize({"-", "-o", "lines.bin", "--documents", "line"}, "a b\n\nc\r\n");
   CHECK(lines.exit_code == 0);
   CHECK(contains(lines.out, " of 4 bytes in 2 documents, "));

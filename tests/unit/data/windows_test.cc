@@ -292,6 +292,14 @@ TEST_CASE("read_content: characters that a block boundary cuts and bytes that ar
   }
 }
 
+TEST_CASE("a byte order mark in front of a text is no character, elsewhere it is one") {
+  const TextContent content = read_content({text_in_memory("t",
+                                                           "\xef\xbb\xbf"
+                                                           "ab\xef\xbb\xbf")});
+  CHECK(content.size == 3);
+  CHECK(content.vocabulary == Vocabulary{'a', 'b', 0xFEFF});
+}
+
 TEST_CASE("encode: wider ids for vocabularies of more than 256 characters") {
   std::string text;
   Vocabulary vocabulary;
