@@ -109,7 +109,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     if (!known && training_source(source) != nullptr) {
       warn_of_nothing_learned(source, weights_of(model, config), warnings);
     }
-    order_arrays(config.model, dataset);
+    order_arrays(config, dataset);
     hash = coordinator.is_alone() ? "" : data_cursor(dataset, config).data;
   });
   check_same_data(coordinator, hash, dataset.loc);

@@ -305,21 +305,49 @@ void match_optional(const std::vector<std::string>& names, std::vector<Dataset::
 
 }  // namespace
 
-void order_arrays(const ModelConfig& model, Dataset& dataset) {
-  std::vector<std::string> inputs, outputs;
-  for (const LayerConfig& layer : model.layers) {
+namespace {
+
+// Whether a loss or a metric compares the output with targets. An entry without a name is for the
+// only output, or for each.
+bool is_compared(const CompileConfig& compile, const std::string& output) {
+  const auto reads = [&](const std::vector<OutputObject>& entries) {
+    return std::any_of(entries.begin(), entries.end(), [&](const OutputObject& entry) {
+      return entry.output.empty() || entry.output == output;
+    });
+  };
+  return reads(compile.loss) || reads(compile.metrics) || reads(compile.weighted_metrics);
+}
+
+}  // namespace
+
+void order_arrays(const Config& config, Dataset& dataset) {
+  std::vector<std::string> inputs, outputs, compared;
+  for (const LayerConfig& layer : config.model.layers) {
     if (layer.object.class_name == "Input") {
       inputs.push_back(layer.name.value);
     }
   }
-  for (const auto& [name, layer] : model.outputs) {
+  for (const auto& [name, layer] : config.model.outputs) {
     outputs.push_back(name);
+    if (is_compared(config.compile, name)) {
+      compared.push_back(name);
+    }
   }
+  const bool lacks_some = !dataset.targets.empty() && dataset.targets.size() == compared.size() &&
+                          compared.size() < outputs.size();
   match_optional(inputs, dataset.inputs);
   Diagnostics diagnostics;
   order_by_name(dataset.inputs, inputs, "input", dataset.loc, diagnostics);
-  order_by_name(dataset.targets, outputs, "output", dataset.loc, diagnostics);
+  order_by_name(dataset.targets, lacks_some ? compared : outputs, "output", dataset.loc,
+                diagnostics);
   diagnostics.throw_if_errors();
+  for (size_t o = 0; lacks_some && o < outputs.size(); ++o) {
+    if (std::find(compared.begin(), compared.end(), outputs[o]) == compared.end()) {
+      dataset.targets.insert(
+          dataset.targets.begin() + static_cast<std::ptrdiff_t>(o),
+          {outputs[o], make_rows(HostTensor(DType::kUInt8, {dataset.num_samples}))});
+    }
+  }
 }
 
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const LearnedPtr& known) {
@@ -347,7 +375,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
         to = load_dataset(
             *source, sources, data.train && !known ? data.train->learned : known,
             {.held_out = splits && &to == &data.train ? config.fit.validation_split.value : 0});
-        order_arrays(config.model, *to);
+        order_arrays(config, *to);
       });
     } else {
       diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
@@ -363,7 +391,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
         // Which rows train was unknown when the file was read: means are those of these rows only.
         data.train.reset();
         data.train = load_dataset(*sources.train, sources, nullptr, {.trained_rows = &parts[0]});
-        order_arrays(config.model, *data.train);
+        order_arrays(config, *data.train);
       }
       const Dataset all = *std::move(data.train);
       data.train = select_samples(all, parts[0]);
@@ -425,7 +453,7 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
       to = dataset_spec(*source, sources, samples_with_classes(*source));
       to = to ? std::move(to)
               : load_dataset(without_decoding(*source), sources, nullptr, {.beginning = true});
-      order_arrays(config.model, *to);
+      order_arrays(config, *to);
     });
   };
   add_spec(sources.train, data.train);

@@ -53,8 +53,9 @@ void check_same_data(const Coordinator& coordinator, const std::string& hash, co
 
 // Puts arrays that the source names after the model's Input layers or outputs into the model's
 // order. Arrays with other names keep theirs. Throws ConfigError E324 when only some of them are so
-// named.
-void order_arrays(const ModelConfig& model, Dataset& dataset);
+// named. An output that no loss and no metric reads needs no target: where there are fewer targets
+// than outputs, it gets zeros.
+void order_arrays(const Config& config, Dataset& dataset);
 
 // Checks that the ids of an Input that feeds an Embedding are rows of it (E314). JAX, and Keras on
 // JAX, would return arbitrary rows. Throws ConfigError.

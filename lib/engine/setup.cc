@@ -292,7 +292,8 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
                            outputs == 1 ? "" : "s"))
         .help(fmt::format("each output has an array of its own: `y: {{{0}}}` of npz, hdf5 and npy, "
                           "`label: {{{0}}}` of csv",
-                          join(each, ", ")));
+                          join(each, ", ")))
+        .help("an output without a loss and without metrics needs none");
   }
 }
 

@@ -285,6 +285,29 @@ compile: {optimizer: adam, loss: mse}
                 {"E112", "`idx` needs `labels`"});
 }
 
+TEST_CASE("an output that nothing compares needs no target") {
+  const TemporaryFolder folder;
+  write_page_files(folder);
+  folder.write("two.yaml", R"(
+data: {train: {source: csv, path: houses.csv, features: [area, rooms], label: {price: price}}}
+model:
+  layers:
+    - Input: {shape: [2]}
+    - Dense: {name: hidden, units: 3}
+    - Dense: {name: price, units: 1}
+  outputs: [hidden, price]
+compile: {loss: {price: mse}, optimizer: adam}
+fit: {validation_split: 0.25}
+)");
+  run_ok(folder, {"validate", "--data", "two.yaml"});
+  run_ok(folder, {"train", "two.yaml", "-o", "two", "-q"});
+  run_ok(folder, {"evaluate", "two", "evaluate.on=train"});
+  run_ok(folder, {"predict", "two", "-i", "houses.csv", "-o", "p.npz"});
+  check_refused(folder, {"validate", "two.yaml", "compile.metrics=[mae]"},
+                {"E324", "1 target array, the model has 2 outputs",
+                 "an output without a loss and without metrics needs none"});
+}
+
 TEST_CASE("validate: what train would refuse, from the files, at its place") {
   const TemporaryFolder folder;
   write_page_files(folder);
