@@ -1,7 +1,10 @@
 #include "plan/estimate_text.h"
 
+#include <algorithm>
+
 #include "base/columns.h"
 #include "base/text.h"
+#include "plan/fold_rows.h"
 
 namespace meshtrain {
 namespace {
@@ -52,16 +55,40 @@ std::string calls_table(const PlanSummary& summary) {
   if (e.calls.empty()) {
     return "";
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"phase", "collective", "over", "lies", "sent", "algorithm", "time", "exposed"}};
+  std::vector<std::vector<std::string>> cells;
+  std::vector<std::string> keys;
   for (size_t i = 0; i < e.calls.size(); ++i) {
     const PlannedCollective& c = summary.collectives[i];
     const EstimatedCall& call = e.calls[i];
-    rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
-                    fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
-                    place_text(call.group), format_bytes(c.bytes_sent), call.algorithm,
-                    seconds_text(call.seconds),
-                    call.exposed > 0 ? seconds_text(call.exposed) : "-"});
+    cells.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
+                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
+                     place_text(call.group), format_bytes(c.bytes_sent), call.algorithm,
+                     seconds_text(call.seconds)});
+    keys.push_back(join(cells.back(), "\n"));
+  }
+  // Equal ones are one row: the time is of each, what is exposed of all together.
+  const std::vector<size_t> first = first_equal(keys);
+  std::vector<double> exposed(first.size(), 0);
+  std::vector<int> times(first.size(), 0);
+  for (size_t i = 0; i < first.size(); ++i) {
+    exposed[first[i]] += e.calls[i].exposed;
+    ++times[first[i]];
+  }
+  const bool has_times = std::any_of(times.begin(), times.end(), [](int n) { return n > 1; });
+  TextRows rows = {{"phase", "collective", "over", "lies", "sent", "algorithm", "time", "exposed"}};
+  if (has_times) {
+    rows[0].insert(rows[0].begin() + 2, "times");
+    rows[0].back() = "exposed in all";
+  }
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (times[i] == 0) {
+      continue;
+    }
+    cells[i].push_back(exposed[i] > 0 ? seconds_text(exposed[i]) : "-");
+    if (has_times) {
+      cells[i].insert(cells[i].begin() + 2, fmt::format("{}", times[i]));
+    }
+    rows.push_back(std::move(cells[i]));
   }
   return "\n" + aligned_columns(rows) + "\n";
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/estimate_text.h"
+#include "plan/fold_rows.h"
 
 namespace meshtrain {
 namespace {
@@ -74,7 +75,7 @@ std::string variable_table(const PlanSummary& summary) {
                     v.rule_key.empty() ? "-" : v.rule_key + "  " + v.rule_place});
     four = four || v.layout.storage != v.layout.compute || v.layout.storage != v.layout.state;
   }
-  std::string out = aligned_columns(rows);
+  std::string out = aligned_columns(fold_blocks(std::move(rows)));
   if (four) {
     rows = {{"variable", "storage", "compute", "gradient", "optimizer state"}};
     for (const PlannedVariable& v : summary.variables) {
@@ -83,7 +84,7 @@ std::string variable_table(const PlanSummary& summary) {
                       layout_text(v.layout.grad, summary.mesh),
                       layout_text(v.layout.state, summary.mesh)});
     }
-    out += "\n" + aligned_columns(rows);
+    out += "\n" + aligned_columns(fold_blocks(std::move(rows)));
   }
   if (!summary.outputs.empty()) {
     rows = {{"tensor", "shape", "layout", "rule"}};
@@ -91,7 +92,7 @@ std::string variable_table(const PlanSummary& summary) {
       rows.push_back({o.key, size_text(o.shape), layout_text(o.sharding, summary.mesh),
                       o.rule_key + "  " + o.rule_place});
     }
-    out += "\n" + aligned_columns(rows);
+    out += "\n" + aligned_columns(fold_blocks(std::move(rows)));
   }
   return out;
 }
@@ -117,34 +118,85 @@ std::string cause_text(const PlannedCause& cause) {
          cause.place;
 }
 
+std::vector<std::string> cells_of(const PlannedCollective& c) {
+  return {std::string(phase_name(c.phase)),
+          std::string(move_name(c.kind)),
+          fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
+          fmt::format("{}", c.tensors),
+          format_bytes(c.bytes),
+          format_bytes(c.bytes_sent)};
+}
+
+// The rows of a collective: its causes stand one below the other.
+void add_rows(std::vector<std::string> cells, const PlannedCollective& c, TextRows& rows) {
+  cells.push_back(shortened(join(c.of, ", "), 40));
+  const size_t width = cells.size();
+  rows.push_back(std::move(cells));
+  for (size_t i = 0; i < c.causes.size(); ++i) {
+    if (i > 0) {
+      rows.emplace_back(width);
+    }
+    const bool is_last = i + 1 == kShownCauses && c.causes.size() > kShownCauses;
+    rows.back().push_back(is_last ? fmt::format("and {} more", c.causes.size() - i)
+                                  : cause_text(c.causes[i]));
+    if (is_last) {
+      break;
+    }
+  }
+}
+
+// "318 collectives, 206 GiB sent by each device per step: all_gather 99, 30 GiB; ..."
+std::string traffic_line(const PlanSummary& summary) {
+  int64_t total = 0;
+  std::map<std::string, std::pair<int64_t, int64_t>> kinds;
+  for (const PlannedCollective& c : summary.collectives) {
+    total += c.bytes_sent;
+    auto& [count, bytes] = kinds[std::string(move_name(c.kind))];
+    ++count;
+    bytes += c.bytes_sent;
+  }
+  std::vector<std::string> each;
+  for (const auto& [name, sums] : kinds) {
+    each.push_back(fmt::format("{} {}, {}", name, sums.first, format_bytes(sums.second)));
+  }
+  return fmt::format("traffic   {} collectives, {} sent by each device per step{}\n",
+                     summary.collectives.size(), format_bytes(total),
+                     kinds.size() > 1 ? ": " + join(each, "; ") : "");
+}
+
+// Collectives that are equal but for their tensors are one row, with their number.
 std::string collective_table(const PlanSummary& summary) {
   if (summary.collectives.empty()) {
     return "traffic   none: no collective in a step\n";
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
-  int64_t total = 0;
+  std::vector<std::string> keys;
   for (const PlannedCollective& c : summary.collectives) {
-    rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
-                    fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
-                    fmt::format("{}", c.tensors), format_bytes(c.bytes), format_bytes(c.bytes_sent),
-                    shortened(join(c.of, ", "), 40)});
-    for (size_t i = 0; i < c.causes.size(); ++i) {  // one below the other
-      if (i > 0) {
-        rows.emplace_back(7);
-      }
-      const bool is_last = i + 1 == kShownCauses && c.causes.size() > kShownCauses;
-      rows.back().push_back(is_last ? fmt::format("and {} more", c.causes.size() - i)
-                                    : cause_text(c.causes[i]));
-      if (is_last) {
-        break;
-      }
+    std::vector<std::string> parts = cells_of(c);
+    for (const PlannedCause& cause : c.causes) {
+      parts.push_back(cause_text(cause));
     }
-    total += c.bytes_sent;
+    keys.push_back(join(parts, "\n"));
   }
-  return aligned_columns(rows) +
-         fmt::format("traffic   {} collectives, {} sent by each device per step\n",
-                     summary.collectives.size(), format_bytes(total));
+  const std::vector<size_t> first = first_equal(keys);
+  bool has_times = false;
+  for (size_t i = 0; i < first.size(); ++i) {
+    has_times = has_times || first[i] != i;
+  }
+  TextRows rows = {{"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
+  if (has_times) {
+    rows[0].insert(rows[0].begin() + 2, "times");
+  }
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] != i) {
+      continue;
+    }
+    std::vector<std::string> cells = cells_of(summary.collectives[i]);
+    if (has_times) {
+      cells.insert(cells.begin() + 2, fmt::format("{}", std::count(first.begin(), first.end(), i)));
+    }
+    add_rows(std::move(cells), summary.collectives[i], rows);
+  }
+  return aligned_columns(rows) + traffic_line(summary);
 }
 
 }  // namespace
