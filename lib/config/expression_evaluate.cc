@@ -64,7 +64,10 @@ ExprValue evaluate_conditional(const ExprNode& node, ExprNames& names) {
   const ExprValue condition = evaluate(node.children[1], names);
   const bool* holds = std::get_if<bool>(&condition.data);
   if (holds == nullptr) {
-    throw ExprError{node.offset, "what follows `if` is neither true nor false", {}, {}};
+    throw ExprError{node.offset,
+                    "what follows `if` is neither true nor false",
+                    {},
+                    "a number is compared with another one: `epoch % 2 != 0`"};
   }
   return evaluate(node.children[*holds ? 0 : 2], names);
 }

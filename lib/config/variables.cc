@@ -42,6 +42,9 @@ void report_unknown(const std::string& name, const SourceLoc& loc, const YamlNod
   Diagnostic& d = diagnostics.error("E111", loc, fmt::format("there is no variable `{}`", name));
   if (!suggest(d, name, names)) {
     d.help("declare it under `vars`, or name it in an expression");
+    if (names.empty() && is_from_command_line(loc)) {
+      d.help("a run has numbers in place of its variables: train its config.yaml anew");
+    }
   }
   d.notes.push_back(names.empty() ? std::string("the configuration has no `vars`")
                                   : "variables: " + known_names(name, names));

@@ -50,22 +50,32 @@ bool has_folders(const std::string& path) {
   return false;
 }
 
-// A size that fits most images, and whether any has colours.
+// A size that fits most images, whether any has colours, and how many cannot be read.
 struct ImageForm {
   int64_t height = 0, width = 0;
   bool has_colours = false;
+  size_t bad = 0;
 };
 ImageForm form_of(const std::vector<std::string>& paths) {
   constexpr size_t kLooked = 30;
   std::vector<int64_t> heights, widths;
   ImageForm form;
-  for (size_t i = 0; i < std::min(kLooked, paths.size()); ++i) {
-    const Image image = read_image(paths[i * paths.size() / std::min(kLooked, paths.size())], 3);
+  const auto look_at = [&](const Image& image) {
     heights.push_back(image.height);
     widths.push_back(image.width);
     for (size_t at = 0; at + 2 < image.num_bytes() && !form.has_colours; at += 3) {
       const uint8_t* pixel = image.pixels.get() + at;
       form.has_colours = pixel[0] != pixel[1] || pixel[1] != pixel[2];
+    }
+  };
+  const size_t looked = std::min(kLooked, paths.size());
+  for (size_t i = 0; i < looked; ++i) {
+    try {
+      look_at(read_image(paths[i * paths.size() / looked], 3));
+    } catch (const ConfigError&) {
+      if (++form.bad == looked) {
+        throw;
+      }
     }
   }
   const auto middle = [](std::vector<int64_t>& sizes) {
@@ -98,6 +108,10 @@ std::string folder_config(const std::string& path) {
       "\ndata:\n  train:\n    source: image_folder\n    directory: {}\n"
       "    image_size: [{}, {}]  # others are made so\n    color_mode: {}\n",
       yaml_text(folder), form.height, form.width, form.has_colours ? "rgb" : "grayscale");
+  out += form.bad == 0
+             ? ""
+             : fmt::format("    on_bad_record: skip  # {} of those looked at cannot be read\n",
+                           form.bad);
   const auto count = static_cast<int64_t>(listing.paths.size());
   const std::string split =
       validation && folder != path

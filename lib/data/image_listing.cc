@@ -146,7 +146,7 @@ void check_folder(const std::string& folder, bool has_labels, const SourceLoc& l
     ConfigError problem(
         "E300", loc,
         fmt::format(
-            "there is no folder `{}`{}", folder,
+            "there is no {} `{}`{}", has_labels ? "folder" : "file or folder", folder,
             error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : ""));
     if (const std::vector<std::string> similar = similar_files(folder, 3); !similar.empty()) {
       problem.help("there: " + join(similar, ", "));

@@ -125,6 +125,9 @@ fit: {epochs: 1}
     CHECK(contains(folder.read(file), "[W322] 2 bad records"));
     CHECK(contains(folder.read(file), "x/bad.png"));
   }
+  const Result draft = meshtrain({"init", "--from", "a"}, folder.path());
+  REQUIRE_MESSAGE(draft.exit_code == 0, draft.err);
+  CHECK_MESSAGE(contains(draft.out, "on_bad_record: skip  # 2 of those"), draft.out);
   const Result predicted = meshtrain({"predict", "run", "-i", "a", "-o", "y.npy"}, folder.path());
   CHECK_MESSAGE(contains(warnings_in(predicted), "warning[W322]: 2 bad records of the input"),
                 predicted.err);
