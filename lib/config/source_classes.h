@@ -123,10 +123,11 @@ struct NpyOptions : SourceOptions {
 };
 inline ClassSpec npy_source() {
   using S = NpyOptions;
-  return source_of<S>("npy", "NumPy files",
-                      {key("x", &S::x, "file of the samples, or one per input").files().required(),
-                       key("y", &S::y, "file of the labels, or one per output; x: the samples").files(),
-                       key("sample_weight", &S::sample_weight, "file of weights")});
+  return source_of<S>(
+      "npy", "NumPy files",
+      {key("x", &S::x, "file of the samples, or one per input").files().required(),
+       key("y", &S::y, "file of the labels, or one per output; x: the samples").files(),
+       key("sample_weight", &S::sample_weight, "file of weights")});
 }
 
 enum class CsvHeaderMode : uint8_t { kAuto, kYes, kNo };

@@ -1,4 +1,5 @@
-// Texts as ids of their characters, which are UTF-8 code points. A byte order mark in front is none.
+// Texts as ids of their characters, which are UTF-8 code points. A byte order mark in front is
+// none.
 #pragma once
 
 #include <cstdint>

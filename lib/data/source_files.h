@@ -23,8 +23,8 @@ struct Wanted {
 // output name; nothing where it is null.
 std::vector<Wanted> wanted_arrays(const ConfigValue& value, const std::string& name);
 
-// Whether `y` names the samples again, by their names or as `y: x`: the targets are the samples then,
-// after data.transform.
+// Whether `y` names the samples again, by their names or as `y: x`: the targets are the samples
+// then, after data.transform.
 bool are_own_targets(const ConfigValue& x, const ConfigValue& y);
 // The arrays of the targets that are to be read: those of `y`, or none where they are the samples.
 std::vector<Wanted> wanted_targets(const ConfigValue& x, const ConfigValue& y);
