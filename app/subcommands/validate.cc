@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 
 #include "base/text.h"
 #include "config/expression.h"
@@ -112,12 +114,15 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
   Diagnostics found;
   const LoadOptions options = words.load(true);
   RunData data;
+  std::optional<const Config> loaded;
+  std::unique_ptr<const Setup> fitting;  // to the data
   try {
-    const Config config = load_config(options);
+    const Config& config = loaded.emplace(load_config(options));
     data = run_data_spec(config, scan, found);
     const bool is_known = data.train && !found.has_errors();
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
-    const Setup setup(config, is_known ? &spec : nullptr);
+    auto made = std::make_unique<const Setup>(config, is_known ? &spec : nullptr);
+    const Setup& setup = *made;
     found.append(setup.warnings());
     warn_of_host_memory(setup, found);
     check_callbacks(setup, config.validates(), found);
@@ -126,15 +131,16 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     if (is_known) {
       collect(found, [&] { check_run_ids(setup, data); });
     }
-    if (is_known && scan) {
-      collect(found, [&] { warn_of_data(setup, data, found); });
-    }
+    fitting = is_known ? std::move(made) : nullptr;
   } catch (const ConfigError& error) {
     found.append(error.diagnostics());
     add_layout_problems(options, found);
   }
   if (scan) {
     read_all_data(data, found);
+  }
+  if (scan && fitting && !found.has_errors()) {
+    collect(found, [&] { warn_of_data(*fitting, data, found); });
   }
   return found;
 }

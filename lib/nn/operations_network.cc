@@ -13,12 +13,14 @@ namespace {
 
 using Context = OperationContext;
 
+bool is_absent(const Operand& operand) {
+  return !operand.is_tensor() && !operand.is_list &&
+         std::holds_alternative<std::monostate>(operand.constant.data);
+}
+
 // An operand that may be left out, in the dtype of `like`; kNone where it is.
 ValueId optional_operand(Context& c, size_t i, ValueId like) {
-  const Operand& operand = c.operands[i];
-  const bool is_absent = !operand.is_tensor() && !operand.is_list &&
-                         std::holds_alternative<std::monostate>(operand.constant.data);
-  return is_absent ? kNone : c.b.cast(c.tensor(i, c.b.dtype(like)), c.b.dtype(like));
+  return is_absent(c.operands[i]) ? kNone : c.b.cast(c.tensor(i, c.b.dtype(like)), c.b.dtype(like));
 }
 
 double epsilon_of(Context& c) {
@@ -85,8 +87,11 @@ ValueId moments(Context& c) {
 
 // --- attention -----------------------------------------------------------------------------------
 
-// bool (B or 1, H or 1, T, S).
+// bool (B or 1, H or 1, T, S); kNone where there is none.
 ValueId attention_mask(Context& c, const Shape& scores) {
+  if (is_absent(c.operands[4])) {
+    return kNone;
+  }
   ValueId mask = c.tensor(4, DType::kBool);
   mask = c.b.dtype(mask) == DType::kBool ? mask : nonzero_mask(c.b, mask);
   if (c.rank(mask) > 4 || !can_broadcast(c.b.shape(mask), scores) ||
@@ -140,9 +145,7 @@ ValueId dot_product_attention(Context& c) {
   const double scale =
       c.is_null("scale") ? 1 / std::sqrt(static_cast<double>(q[3])) : c.number("scale");
   const ValueId bias = optional_operand(c, 3, x[0]);
-  const bool has_mask = c.operands[4].is_tensor() ||
-                        !std::holds_alternative<std::monostate>(c.operands[4].constant.data);
-  const ValueId mask = has_mask ? attention_mask(c, scores) : kNone;
+  const ValueId mask = attention_mask(c, scores);
   const bool causal = c.boolean("is_causal");
   if (bias != kNone && q[2] != k[2]) {
     operation_error("with a `bias` query and key need the same number of heads");
@@ -162,16 +165,9 @@ ValueId dot_product_attention(Context& c) {
 // A loss of the catalogue with these arguments of the call.
 ValueId loss_of(Context& c, std::string_view name, ValueId target, ValueId output) {
   ConfigObject loss = default_object(Category::kLoss, name);
-  for (const char* argument : {"from_logits", "axis"}) {
-    if (c.arguments.contains(argument)) {
-      ConfigValue value;
-      if (std::string_view(argument) == "axis") {
-        value.data = c.axis("axis", c.rank(output));
-      } else {
-        value.data = c.boolean(argument);
-      }
-      loss.args[argument] = value;
-    }
+  loss.args["from_logits"].data = c.boolean("from_logits");
+  if (c.arguments.contains("axis")) {
+    loss.args["axis"].data = c.axis("axis", c.rank(output));
   }
   return loss_values(c.b, name, &loss, target, output, c.b.dtype(output)).values;
 }

@@ -5,6 +5,11 @@
 #include "tensor/host_tensor.h"
 
 namespace meshtrain {
+namespace {
+
+constexpr const char* kSkipCode = "W503";
+
+}  // namespace
 
 void SkipWatch::on_train_begin(const TrainPosition& /*position*/) {
   before_ = runner_.iterations();
@@ -20,10 +25,10 @@ void SkipWatch::on_epoch_end(EpochReport& report) {
   if (!has_warned_ && skipped * 2 > steps_) {
     has_warned_ = true;
     warn_(fmt::format(
-        "[W503] {} of the {} steps of epoch {} changed no weight: their gradients were "
+        "[{}] {} of the {} steps of epoch {} changed no weight: their gradients were "
         "not finite at a loss scale that is {:.4g} now, and halves with each such step: "
         "give LossScaleOptimizer a smaller `initial_scale`",
-        skipped, steps_, report.epoch, runner_.read_variable(scale_path_).at(0)));
+        kSkipCode, skipped, steps_, report.epoch, runner_.read_variable(scale_path_).at(0)));
   }
   before_ = now;
   steps_ = 0;
