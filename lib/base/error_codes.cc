@@ -303,9 +303,8 @@ constexpr ErrorCode kCodes[] = {
      "Softmax makes the values of a sample add up to 1, so that a single one is 1. For yes or no "
      "take a sigmoid, for several classes a unit each."},
     {"W125", "a model that sees what it is to predict",
-     "Targets are the ids that follow, and a layer lets a step see later ones, as attention "
-     "without "
-     "a causal mask and layers that go backwards do. Such a model copies: its loss falls to "
+     "Targets are the ids that follow, and a layer lets a step see later ones, as layers that go "
+     "backwards and attention without a causal mask do. Such a model copies: its loss falls to "
      "almost 0, and it generates nothing."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},

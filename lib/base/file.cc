@@ -14,6 +14,7 @@
 
 #include "base/system_calls.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshtrain {
 namespace {
@@ -174,10 +175,9 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 }
 
 std::string read_utf8(const std::string& path, uint64_t max_bytes) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";
   std::string text = read_file(path, max_bytes);
-  if (starts_with(text, kMark)) {
-    text.erase(0, kMark.size());
+  if (starts_with(text, kByteOrderMark)) {
+    text.erase(0, kByteOrderMark.size());
   }
   return text;
 }

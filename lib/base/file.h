@@ -54,7 +54,7 @@ class InputFile {
 // The text of a file of any kind but a folder (a pipe, too). Throws FileError when it cannot be
 // read or has more than `max_bytes`.
 std::string read_file(const std::string& path, uint64_t max_bytes);
-// The same without the byte order mark that editors of Windows put in front of UTF-8.
+// The same without a byte order mark in front.
 std::string read_utf8(const std::string& path, uint64_t max_bytes);
 
 // Replaces `path` by the concatenated chunks: written under a temporary name in the same folder,

@@ -7,6 +7,9 @@
 
 namespace meshtrain {
 
+// What editors of Windows put in front of a text (U+FEFF).
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Bytes of the character at `text[i]`, 0 when there is none (overlong forms, surrogates and values
 // above U+10FFFF included).
 size_t utf8_length(std::string_view text, size_t i);

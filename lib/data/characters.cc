@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr size_t kMaxCodePoint = 0x10FFFF;
-constexpr char32_t kByteOrderMark = 0xFEFF;  // no character where a text begins
 
 // Calls `use(code point, offset of its first byte)` for each character.
 template <class Use>
@@ -31,9 +30,9 @@ void for_each_character(const TextInput& text, Use&& use) {
                    static_cast<unsigned char>(bytes[at]),
                    format_thousands(static_cast<int64_t>(offset + at)));
       }
-      const char32_t character = code_point(bytes.substr(at, length));
+      const std::string_view character = bytes.substr(at, length);
       if (character != kByteOrderMark || offset + at > 0) {
-        use(character, offset + at);
+        use(code_point(character), offset + at);
       }
       at += length;
     }

@@ -7,6 +7,7 @@
 
 #include "base/diagnostic.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshtrain {
 namespace {
@@ -68,8 +69,8 @@ void CsvRecords::fail(const char* at, const std::string& what) const {
 
 void CsvRecords::skip_byte_order_mark() {
   const std::string_view text(buffer_.data(), size_);
-  if (text.starts_with("\xef\xbb\xbf")) {
-    begin_ = 3;
+  if (text.starts_with(kByteOrderMark)) {
+    begin_ = kByteOrderMark.size();
   } else if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
     fail(buffer_.data(), "begins a text in UTF-16; save it as UTF-8");
   }

@@ -303,10 +303,6 @@ void match_optional(const std::vector<std::string>& names, std::vector<Dataset::
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Whether a loss or a metric compares the output with targets. An entry without a name is for the
 // only output, or for each.
 bool is_compared(const CompileConfig& compile, const std::string& output) {

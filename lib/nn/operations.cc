@@ -192,6 +192,10 @@ void check_broadcast(const Builder& b, const std::vector<ValueId>& values) {
   }
 }
 
+bool broadcasts_to(const Shape& own, const Shape& shape) {
+  return can_broadcast(own, shape) && broadcast_shapes(own, shape) == shape;
+}
+
 ValueId broadcast_operand(Builder& b, ValueId value, Shape shape) {
   const Shape& own = b.shape(value);
   int64_t elements = 1;
@@ -200,7 +204,7 @@ ValueId broadcast_operand(Builder& b, ValueId value, Shape shape) {
     elements *= fits ? n : 1;
     return fits;
   });
-  if (!has_sizes || !can_broadcast(own, shape) || broadcast_shapes(own, shape) != shape) {
+  if (!has_sizes || !broadcasts_to(own, shape)) {
     operation_error(
         fmt::format("{} does not broadcast to ({})", shape_string(own), fmt::join(shape, ", ")));
   }
@@ -254,6 +258,15 @@ std::vector<ValueId> OperationContext::promoted(const std::vector<Operand>& give
   return out;
 }
 
+std::vector<ValueId> OperationContext::broadcast_floats() const {
+  std::vector<ValueId> values = promoted(operands);
+  check_broadcast(b, values);
+  for (ValueId& value : values) {
+    value = is_floating(b.dtype(value)) ? value : b.cast(value, floatx);
+  }
+  return values;
+}
+
 bool OperationContext::is_null(std::string_view name) const {
   return std::holds_alternative<std::monostate>(argument_of(*this, name).data);
 }
@@ -296,6 +309,22 @@ std::vector<int64_t> OperationContext::integers(std::string_view name) const {
     const auto one = as_integer(entry);
     if (!one) {
       wrong_argument(*this, name, "a list of integers");
+    }
+    out.push_back(*one);
+  }
+  return out;
+}
+
+std::vector<double> OperationContext::numbers(std::string_view name) const {
+  const ExprValue& value = argument_of(*this, name);
+  if (as_list(value) == nullptr) {
+    return {number(name)};
+  }
+  std::vector<double> out;
+  for (const ExprValue& entry : *as_list(value)) {
+    const auto one = as_number(entry);
+    if (!one) {
+      wrong_argument(*this, name, "a list of numbers");
     }
     out.push_back(*one);
   }

@@ -42,6 +42,8 @@ struct OperationContext {
   // All of `given` in the dtype that Keras promotes them to. Constants are weak: they take the
   // tensors' dtype where it can hold their kind.
   std::vector<ValueId> promoted(const std::vector<Operand>& given) const;
+  // All operands, which broadcast, in one type of floats.
+  std::vector<ValueId> broadcast_floats() const;
 
   bool is_null(std::string_view name) const;
   int64_t integer(std::string_view name) const;
@@ -51,6 +53,7 @@ struct OperationContext {
   // The argument `data_format`, last where it is null; refuses other words.
   bool channels_first() const;
   std::vector<int64_t> integers(std::string_view name) const;  // one is a list of one
+  std::vector<double> numbers(std::string_view name) const;    // the same
   // The axes that the argument names, from 0, ascending; all of them where it is null.
   std::vector<int64_t> axes(std::string_view name, size_t rank) const;
   int64_t axis(std::string_view name, size_t rank) const;
@@ -106,6 +109,8 @@ std::vector<Operation> fourier_operations();
 [[noreturn]] void operation_error(std::string message, std::string help = {});
 // Operands in one shape, by NumPy's broadcasting; says which do not fit.
 void check_broadcast(const Builder& b, const std::vector<ValueId>& values);
+// Whether a value of shape `own` broadcasts to `shape`, which stays as it is.
+bool broadcasts_to(const Shape& own, const Shape& shape);
 // `value` in this shape, or the error that it does not broadcast to it.
 ValueId broadcast_operand(Builder& b, ValueId value, Shape shape);
 

@@ -13,10 +13,6 @@ using Context = OperationContext;
 
 constexpr double kPi = std::numbers::pi;
 
-ValueId choose(Builder& b, ValueId condition, ValueId x, double otherwise) {
-  return b.select(condition, x, constant_like(b, x, otherwise));
-}
-
 ValueId below_zero(Builder& b, ValueId x) {
   return b.binary("lt", x, constant_like(b, x, 0));
 }
@@ -52,25 +48,12 @@ ValueId full_angle(Builder& b, ValueId y, ValueId x) {
 }
 
 ValueId arctan(Context& c) {
-  Builder& b = c.b;
-  const ValueId x = c.floating(0), size = b.unary("abs", x);
-  const ValueId is_steep = b.binary("gt", size, constant_like(b, x, 1));
-  const ValueId t = b.select(is_steep, b.unary("reciprocal", choose(b, is_steep, size, 1)), size);
-  const ValueId flat = angle_of(b, t);
-  return with_sign_of(b, b.select(is_steep, b.add(b.neg(flat), kPi / 2), flat), x);
-}
-
-std::vector<ValueId> two_floats(Context& c) {
-  std::vector<ValueId> values = c.promoted(c.operands);
-  check_broadcast(c.b, values);
-  for (ValueId& value : values) {
-    value = is_floating(c.b.dtype(value)) ? value : c.b.cast(value, c.floatx);
-  }
-  return values;
+  const ValueId x = c.floating(0);
+  return full_angle(c.b, x, constant_like(c.b, x, 1));
 }
 
 ValueId arctan2(Context& c) {
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   return full_angle(c.b, x[0], x[1]);
 }
 
@@ -109,7 +92,7 @@ ValueId sinc(Context& c) {
 // 0 below 0, 1 above it, the second number at 0.
 ValueId heaviside(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId zero = constant_like(b, x[0], 0), one = constant_like(b, x[0], 1);
   const ValueId apart = b.select(b.binary("gt", x[0], zero), one, zero);
   return b.select(b.binary("eq", x[0], zero), x[1], apart);
@@ -118,7 +101,7 @@ ValueId heaviside(Context& c) {
 // What is left of x after whole parts of y, with the sign of x.
 ValueId fmod(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId size = b.unary("abs", x[0]), part = b.unary("abs", x[1]);
   const ValueId rest = b.sub(size, b.mul(b.unary("floor", b.div(size, part)), part));
   // A quotient that was rounded up leaves a rest below 0.
@@ -130,7 +113,7 @@ ValueId fmod(Context& c) {
 template <bool largest>
 ValueId number_of_both(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId both = largest ? b.maximum(x[0], x[1]) : b.minimum(x[0], x[1]);
   const ValueId second = b.select(b.binary("ne", x[0], x[0]), x[1], both);
   return b.select(b.binary("ne", x[1], x[1]), x[0], second);
@@ -146,7 +129,7 @@ ValueId is_infinity(Context& c) {
 // |x - y| <= atol + rtol |y|; equal infinities are close.
 ValueId isclose(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId bound = b.add(b.mul(b.unary("abs", x[1]), c.number("rtol")), c.number("atol"));
   const ValueId is_near = b.binary("le", b.unary("abs", b.sub(x[0], x[1])), bound);
   const ValueId is_finite = b.unary("is_finite", x[1]);
@@ -163,7 +146,7 @@ ValueId isclose(Context& c) {
 // log2(2^x + 2^y).
 ValueId logaddexp2(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId distance = b.mul(b.unary("abs", b.sub(x[0], x[1])), -std::numbers::ln2);
   const ValueId more = b.mul(b.unary("log1p", b.exp(distance)), std::numbers::log2e);
   return b.add(b.maximum(x[0], x[1]), more);
@@ -172,7 +155,7 @@ ValueId logaddexp2(Context& c) {
 // 0 where the divisor is 0.
 ValueId divide_by_any(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> x = two_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId is_zero = b.binary("eq", x[1], constant_like(b, x[1], 0));
   const ValueId quotient = b.div(x[0], b.select(is_zero, constant_like(b, x[1], 1), x[1]));
   return b.select(is_zero, constant_like(b, quotient, 0), quotient);

@@ -45,14 +45,6 @@ std::vector<ValueId> both_numbers(Context& c) {
   return values;
 }
 
-std::vector<ValueId> both_floats(Context& c) {
-  std::vector<ValueId> values = both(c);
-  for (ValueId& value : values) {
-    value = is_floating(c.b.dtype(value)) ? value : c.b.cast(value, c.floatx);
-  }
-  return values;
-}
-
 template <const char* op>
 ValueId binary_op(Context& c) {
   const std::vector<ValueId> x = both_numbers(c);
@@ -60,7 +52,7 @@ ValueId binary_op(Context& c) {
 }
 
 ValueId divide(Context& c) {
-  const std::vector<ValueId> x = both_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   return c.b.div(x[0], x[1]);
 }
 
@@ -228,7 +220,7 @@ ValueId arctanh(Context& c) {
 // The larger times sqrt(1 + the square of their ratio): no square overflows.
 ValueId hypot(Context& c) {
   Builder& b = c.b;
-  const std::vector<ValueId> given = both_floats(c);
+  const std::vector<ValueId> given = c.broadcast_floats();
   const ValueId x = b.unary("abs", given[0]), y = b.unary("abs", given[1]);
   const ValueId large = b.maximum(x, y), zero = constant_like(b, x, 0);
   const ValueId is_zero = b.binary("eq", large, zero);
@@ -301,7 +293,7 @@ ValueId is_inf(Context& c) {
 
 // The larger plus log1p of what the smaller adds.
 ValueId logaddexp(Context& c) {
-  const std::vector<ValueId> x = both_floats(c);
+  const std::vector<ValueId> x = c.broadcast_floats();
   const ValueId distance = c.b.unary("abs", c.b.sub(x[0], x[1]));
   return c.b.add(c.b.maximum(x[0], x[1]), c.b.unary("log1p", c.b.exp(c.b.neg(distance))));
 }

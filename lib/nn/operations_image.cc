@@ -131,22 +131,6 @@ ValueId filtered_with(Context& c, ValueId x, const std::vector<double>& weights,
                    {{1, 1}, {1, 1}, {(rows - 1) / 2, (columns - 1) / 2}, {rows / 2, columns / 2}});
 }
 
-std::vector<double> two_numbers(Context& c, std::string_view name) {
-  const auto* list = std::get_if<std::vector<ExprValue>>(&c.arguments.find(name)->second.data);
-  if (list == nullptr || list->size() != 2) {
-    operation_error(fmt::format("`{}` must be two numbers", name));
-  }
-  std::vector<double> out;
-  for (const ExprValue& entry : *list) {
-    const OperationArguments own = {{std::string(name), entry}};
-    out.push_back(Context{c.b, c.floatx, {}, own}.number(name));
-    if (out.back() <= 0) {
-      operation_error(fmt::format("`{}` must be above 0", name));
-    }
-  }
-  return out;
-}
-
 // exp(-i^2 / 2 s^2) around the middle, of sum 1.
 std::vector<double> gaussian(int64_t size, double sigma) {
   std::vector<double> out;
@@ -163,7 +147,10 @@ std::vector<double> gaussian(int64_t size, double sigma) {
 // As in Keras, the first size and sigma are those of the columns.
 ValueId gaussian_blur(Context& c) {
   const std::vector<int64_t> size = c.integers("kernel_size");
-  const std::vector<double> sigma = two_numbers(c, "sigma");
+  const std::vector<double> sigma = c.numbers("sigma");
+  if (sigma.size() != 2 || !(sigma[0] > 0 && sigma[1] > 0)) {
+    operation_error("`sigma` must be two numbers above 0");
+  }
   if (size.size() != 2 || size[0] < 1 || size[1] < 1 || size[0] > 4096 / size[1]) {
     operation_error("`kernel_size` must be two numbers, of 4,096 pixels at most");
   }

@@ -94,8 +94,7 @@ ValueId attention_mask(Context& c, const Shape& scores) {
   }
   ValueId mask = c.tensor(4, DType::kBool);
   mask = c.b.dtype(mask) == DType::kBool ? mask : nonzero_mask(c.b, mask);
-  if (c.rank(mask) > 4 || !can_broadcast(c.b.shape(mask), scores) ||
-      broadcast_shapes(c.b.shape(mask), scores) != scores) {
+  if (!broadcasts_to(c.b.shape(mask), scores)) {
     operation_error(
         fmt::format("the mask {} does not broadcast to {}: batch, heads, steps of the "
                     "query, steps of the key",
@@ -205,21 +204,35 @@ ValueId sparse_categorical_crossentropy(Context& c) {
   return loss_of(c, "SparseCategoricalCrossentropy", target, output);
 }
 
-// 1 for each class among the ids of axis 1 (of a vector: of axis 0).
-ValueId multi_hot(Context& c) {
+// (..., num_classes) of the ids, the operand: 1 at each id.
+ValueId rows_of_classes(Context& c) {
   const int64_t count = c.integer("num_classes");
   if (count < 1 || count > (int64_t{1} << 20)) {
     operation_error(fmt::format("`num_classes` {} is not in [1, 2^20]", count));
   }
-  if (c.integer("axis") != -1) {
-    operation_error("`axis` must be -1", "moveaxis() moves the classes");
-  }
   const ValueId ids = c.b.cast(c.tensor(0, DType::kInt32), DType::kInt32);
-  const auto dtype = c.is_null("dtype") ? std::optional(c.floatx) : parse_dtype(c.text("dtype"));
-  if (!dtype || *dtype == DType::kBool || c.rank(ids) == 0) {
-    operation_error("it takes ids of one dimension or more, and a `dtype` of numbers");
+  const std::optional<DType> dtype =
+      c.is_null("dtype") ? std::optional(c.floatx) : parse_dtype(c.text("dtype"));
+  if (!dtype || *dtype == DType::kBool) {
+    operation_error("`dtype` must be null or the name of a number's type");
   }
-  return c.b.reduce_max(c.b.one_hot(ids, count, *dtype), {c.rank(ids) > 1 ? 1 : 0});
+  return c.b.one_hot(ids, count, *dtype);
+}
+
+ValueId one_hot(Context& c) {
+  const ValueId rows = rows_of_classes(c);
+  const size_t rank = c.rank(rows);
+  return move_axis(c.b, rows, rank - 1, static_cast<size_t>(c.axis("axis", rank)));
+}
+
+// 1 for each class among the ids of axis 1 (of a vector: of axis 0).
+ValueId multi_hot(Context& c) {
+  const ValueId rows = rows_of_classes(c);
+  if (c.integer("axis") != -1 || c.rank(rows) < 2) {
+    operation_error("it takes ids of one dimension or more, and `axis` must be -1",
+                    "moveaxis() moves the classes");
+  }
+  return c.b.reduce_max(rows, {c.rank(rows) > 2 ? 1 : 0});
 }
 
 // Whether fewer than k classes are above that of the target.
@@ -258,6 +271,7 @@ std::vector<Operation> network_operations() {
        "from_logits=False, axis=-1", categorical_crossentropy},
       {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy", "nn", "target, output",
        "from_logits=False, axis=-1", sparse_categorical_crossentropy},
+      {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1, dtype=None", one_hot},
       {"multi_hot", "MultiHot", "nn", "inputs", "num_classes, axis=-1, dtype=None", multi_hot},
       {"in_top_k", "InTopK", "math", "targets, predictions", "k", in_top_k},
   };

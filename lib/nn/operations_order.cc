@@ -104,31 +104,22 @@ ValueId at_part(Context& c, const Ascending& sorted, double q, const std::string
 }
 
 // `q`: one number, or several, for which a first dimension is added. `whole`: what stands for 1.
-ValueId parts_of_order(Context& c, int whole) {
-  const ExprValue& q = c.arguments.at("q");
-  const auto* list = std::get_if<std::vector<ExprValue>>(&q.data);
+template <int whole>
+ValueId quantile(Context& c) {
   const std::string method = c.text("method");
+  const std::vector<double> parts = c.numbers("q");
   const Ascending sorted = ascending(c);
-  const auto part = [&](const ExprValue& value) {
-    const OperationArguments own = {{"q", value}};
-    return Context{c.b, c.floatx, {}, own}.number("q") / whole;
-  };
-  if (list == nullptr) {
-    return at_part(c, sorted, part(q), method);
+  if (!std::holds_alternative<std::vector<ExprValue>>(c.arguments.at("q").data)) {
+    return at_part(c, sorted, parts[0] / whole, method);
   }
   std::vector<ValueId> out;
-  for (const ExprValue& entry : *list) {
-    out.push_back(c.b.expand_dims(at_part(c, sorted, part(entry), method), 0));
+  for (const double part : parts) {
+    out.push_back(c.b.expand_dims(at_part(c, sorted, part / whole, method), 0));
   }
   if (out.empty()) {
     operation_error("`q` has no number");
   }
   return out.size() == 1 ? out[0] : c.b.concat(std::move(out), 0);
-}
-
-template <int whole>
-ValueId quantile(Context& c) {
-  return parts_of_order(c, whole);
 }
 
 ValueId median(Context& c) {

@@ -341,22 +341,6 @@ ValueId take(Context& c) {
   return parts.size() == 1 ? parts[0] : c.b.concat(std::move(parts), axis);
 }
 
-ValueId one_hot(Context& c) {
-  const int64_t count = c.integer("num_classes");
-  if (count < 1 || count > (int64_t{1} << 20)) {
-    operation_error(fmt::format("`num_classes` {} is not in [1, 2^20]", count));
-  }
-  const ValueId ids = c.b.cast(c.tensor(0, DType::kInt32), DType::kInt32);
-  const std::optional<DType> dtype =
-      c.is_null("dtype") ? std::optional(c.floatx) : parse_dtype(c.text("dtype"));
-  if (!dtype || *dtype == DType::kBool) {
-    operation_error("`dtype` must be null or the name of a number's type");
-  }
-  const ValueId rows = c.b.one_hot(ids, count, *dtype);
-  const size_t rank = c.rank(rows);
-  return move_axis(c.b, rows, rank - 1, static_cast<size_t>(c.axis("axis", rank)));
-}
-
 }  // namespace
 
 std::vector<Operation> shape_operations() {
@@ -383,7 +367,6 @@ std::vector<Operation> shape_operations() {
       {"trace", "Trace", "numpy", "x", "offset=0, axis1=0, axis2=1", trace},
       {"broadcast_to", "BroadcastTo", "numpy", "x", "shape", broadcast_to},
       {"take", "Take", "numpy", "x", "indices, axis=None", take},
-      {"one_hot", "OneHot", "nn", "x", "num_classes, axis=-1, dtype=None", one_hot},
   };
 }
 

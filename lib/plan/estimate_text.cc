@@ -67,14 +67,12 @@ std::string calls_table(const PlanSummary& summary) {
     keys.push_back(join(cells.back(), "\n"));
   }
   // Equal ones are one row: the time is of each, what is exposed of all together.
-  const std::vector<size_t> first = first_equal(keys);
+  const std::vector<size_t> first = first_equal(keys), times = times_of(first);
   std::vector<double> exposed(first.size(), 0);
-  std::vector<int> times(first.size(), 0);
   for (size_t i = 0; i < first.size(); ++i) {
     exposed[first[i]] += e.calls[i].exposed;
-    ++times[first[i]];
   }
-  const bool has_times = std::any_of(times.begin(), times.end(), [](int n) { return n > 1; });
+  const bool has_times = std::find(times.begin(), times.end(), size_t{0}) != times.end();
   TextRows rows = {{"phase", "collective", "over", "lies", "sent", "algorithm", "time", "exposed"}};
   if (has_times) {
     rows[0].insert(rows[0].begin() + 2, "times");

@@ -46,6 +46,14 @@ std::vector<size_t> first_equal(const std::vector<std::string>& keys) {
   return out;
 }
 
+std::vector<size_t> times_of(const std::vector<size_t>& first) {
+  std::vector<size_t> times(first.size(), 0);
+  for (const size_t i : first) {
+    ++times[i];
+  }
+  return times;
+}
+
 TextRows fold_blocks(TextRows rows) {
   std::vector<std::string> keys;
   std::vector<std::optional<BlockPath>> paths;
@@ -55,13 +63,13 @@ TextRows fold_blocks(TextRows rows) {
     cells[0] = paths[i] ? paths[i]->before + "*" + paths[i]->after : fmt::format("{}", i);
     keys.push_back(join(cells, "\n"));
   }
-  const std::vector<size_t> first = first_equal(keys);
+  const std::vector<size_t> first = first_equal(keys), times = times_of(first);
   TextRows out;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (first[i] != i) {
+    if (times[i] == 0) {
       continue;
     }
-    const auto count = std::count(first.begin(), first.end(), i);
+    const auto count = static_cast<int64_t>(times[i]);
     if (count > 1) {
       int64_t last = paths[i]->number;
       for (size_t j = i + 1; j < rows.size(); ++j) {

@@ -19,5 +19,7 @@ TextRows fold_blocks(TextRows rows);
 // For each of `keys` the index of the first equal one, where at least kFoldedRows are equal, else
 // its own.
 std::vector<size_t> first_equal(const std::vector<std::string>& keys);
+// How many indices name each one as the first: 0 for one that is folded into another.
+std::vector<size_t> times_of(const std::vector<size_t>& first);
 
 }  // namespace meshtrain

@@ -177,22 +177,19 @@ std::string collective_table(const PlanSummary& summary) {
     }
     keys.push_back(join(parts, "\n"));
   }
-  const std::vector<size_t> first = first_equal(keys);
-  bool has_times = false;
-  for (size_t i = 0; i < first.size(); ++i) {
-    has_times = has_times || first[i] != i;
-  }
+  const std::vector<size_t> times = times_of(first_equal(keys));
+  const bool has_times = std::find(times.begin(), times.end(), size_t{0}) != times.end();
   TextRows rows = {{"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
   if (has_times) {
     rows[0].insert(rows[0].begin() + 2, "times");
   }
-  for (size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != i) {
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i] == 0) {
       continue;
     }
     std::vector<std::string> cells = cells_of(summary.collectives[i]);
     if (has_times) {
-      cells.insert(cells.begin() + 2, fmt::format("{}", std::count(first.begin(), first.end(), i)));
+      cells.insert(cells.begin() + 2, fmt::format("{}", times[i]));
     }
     add_rows(std::move(cells), summary.collectives[i], rows);
   }
