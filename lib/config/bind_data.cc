@@ -97,6 +97,14 @@ void check_random_split(const Config& config, Diagnostics& diagnostics) {
   if (split.test > 0 && config.data.test) {
     refuse(split.test.loc, "`data.split.test` and `data.test` exclude each other");
   }
+  const bool draws = split.validation > 0 || split.test > 0;
+  if (draws && config.data.train && series_options(*config.data.train).sequence_length) {
+    refuse(split.loc,
+           "`data.split` draws at random, and windows of `sequence_length` rows share rows")
+        .help(
+            "`fit.validation_split: 0.2` validates on the last ones; `slice` of data.train, "
+            "data.validation and data.test leaves no common rows");
+  }
   if (split.validation + split.test >= 1) {
     refuse(split.validation.loc,
            "`validation` and `test` of `data.split` leave nothing to train on")

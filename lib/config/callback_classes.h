@@ -280,7 +280,7 @@ inline ClassSpec text_samples_callback() {
                   "epoch, 2 epochs or 500 (training steps)"),
        key("max_new_tokens", &S::max_new_tokens, "characters or tokens behind a prompt").least(1),
        key("sampler", &S::sampler,
-           "greedy, random, top_k=K, top_p=P, beam=N or contrastive=K,ALPHA"),
+           "greedy, random, top_k=K, top_p=P[,K], beam=N or contrastive=K,ALPHA"),
        key("temperature", &S::temperature, "divides the logits").least(0.001).most(1000),
        key("samples", &S::samples, "texts of each prompt").least(1).most(1000),
        key("tokenizer", &S::tokenizer, "folder of the tokenizer, for files of tokens")

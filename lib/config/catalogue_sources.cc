@@ -98,7 +98,52 @@ void check_random(const RandomOptions& source, const ClassScope& scope) {
   }
 }
 
+int64_t SeriesOptions::span() const {
+  return (sequence_length.value_or(1) - 1) * sampling_rate.value.value_or(1) + 1;
+}
+
+SeriesOptions series_options(const ConfigObject& source) {
+  return has_options<SeriesOptions>(source) ? read_options<SeriesOptions>(source) : SeriesOptions();
+}
+
+void check_series(const SeriesOptions& source, const ClassScope& scope) {
+  if (source.sequence_length) {
+    return;
+  }
+  const auto needs_windows = [&](const char* name, const auto& argument) {
+    if (argument.value) {
+      scope.diagnostics
+          .error("E113", argument.loc,
+                 fmt::format("`{}` of `{}` acts on windows, and there are none", name,
+                             scope.object.class_name))
+          .help("`sequence_length: 24` makes each sample a window of 24 rows");
+    }
+  };
+  needs_windows("sequence_stride", source.sequence_stride);
+  needs_windows("sampling_rate", source.sampling_rate);
+  needs_windows("horizon", source.horizon);
+  needs_windows("target_length", source.target_length);
+}
+
+std::vector<Spec> with_series_args(std::vector<Spec> args) {
+  using S = SeriesOptions;
+  constexpr double kMostRows = 1 << 24;  // products of two have no overflow
+  const auto rows = [&](const char* name, auto member, const char* help, double least = 1) {
+    args.push_back(count(name, member, help, least).most(kMostRows));
+  };
+  rows("sequence_length", &S::sequence_length,
+       "rows of a sample, a window over rows in the order of time; single rows when null");
+  rows("sequence_stride", &S::sequence_stride, "rows from one window to the next; 1 when null");
+  rows("sampling_rate", &S::sampling_rate,
+       "rows from one step of a window to the next; 1 when null");
+  rows("horizon", &S::horizon, "rows from the last one of a window to its target; 1 when null", 0);
+  rows("target_length", &S::target_length,
+       "steps of a target, as a dimension of its own; a single row when null");
+  return args;
+}
+
 void check_csv(const CsvOptions& source, const ClassScope& scope) {
+  check_series(source, scope);
   check_own_target(source, scope, source.label, "label");
   check_dates(source, scope);
   check_preprocessing(source.preprocessing, scope.diagnostics);

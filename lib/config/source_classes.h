@@ -101,8 +101,24 @@ inline ClassSpec idx_source() {
       check_idx);
 }
 
+// Samples that are windows over rows in the order of time; without `sequence_length`, single rows.
+// Source: Keras' keras.utils.timeseries_dataset_from_array, which has no horizon.
+struct SeriesOptions : SourceOptions {
+  std::optional<int64_t> sequence_length;
+  Located<std::optional<int64_t>> sequence_stride, sampling_rate, horizon, target_length;
+
+  // Rows from the first one of a window to its last one.
+  int64_t span() const;
+};
+// Those of the source; without `sequence_length` for one that has no windows over rows.
+SeriesOptions series_options(const ConfigObject& source);
+// Reports what acts on windows alone where there are none.
+void check_series(const SeriesOptions& source, const ClassScope& scope);
+// `args` and those of windows.
+std::vector<Spec> with_series_args(std::vector<Spec> args);
+
 // Files of named arrays; x and y are the name of one, a list, or a map by input or output.
-struct ArchiveOptions : SourceOptions {
+struct ArchiveOptions : SeriesOptions {
   Paths path;
   Names x{{std::string("x"), {}, true}}, y{{std::string("y"), {}, true}};
   Raw<ValueKind::kText> sample_weight;
@@ -110,14 +126,17 @@ struct ArchiveOptions : SourceOptions {
 inline ClassSpec archive_source(const char* name, const char* help, const char* file,
                                 const std::string& array) {
   using S = ArchiveOptions;
-  return source_of<S>(name, help,
-                      {key("path", &S::path, file).required(),
-                       key("x", &S::x, array + " of the samples, or one per input"),
-                       key("y", &S::y, array + " of the labels, or one per output; x: the samples"),
-                       key("sample_weight", &S::sample_weight, array + " of weights")});
+  return source_of<S>(
+      name, help,
+      with_series_args(
+          {key("path", &S::path, file).required(),
+           key("x", &S::x, array + " of the samples, or one per input"),
+           key("y", &S::y, array + " of the labels, or one per output; x: the samples"),
+           key("sample_weight", &S::sample_weight, array + " of weights")}),
+      check_series);
 }
 
-struct NpyOptions : SourceOptions {
+struct NpyOptions : SeriesOptions {
   Names x, y;
   Raw<ValueKind::kPath> sample_weight;
 };
@@ -125,9 +144,11 @@ inline ClassSpec npy_source() {
   using S = NpyOptions;
   return source_of<S>(
       "npy", "NumPy files",
-      {key("x", &S::x, "file of the samples, or one per input").files().required(),
-       key("y", &S::y, "file of the labels, or one per output; x: the samples").files(),
-       key("sample_weight", &S::sample_weight, "file of weights")});
+      with_series_args(
+          {key("x", &S::x, "file of the samples, or one per input").files().required(),
+           key("y", &S::y, "file of the labels, or one per output; x: the samples").files(),
+           key("sample_weight", &S::sample_weight, "file of weights")}),
+      check_series);
 }
 
 enum class CsvHeaderMode : uint8_t { kAuto, kYes, kNo };
@@ -152,7 +173,7 @@ constexpr auto words(DatePart) {
                    "days", "timestamp");
 }
 // Columns are one array, or several by name: {wide: [age, height], deep: city}.
-struct CsvOptions : SourceOptions {
+struct CsvOptions : SeriesOptions {
   Paths path;
   Names label, features;
   Located<std::string> sample_weight;
@@ -184,36 +205,40 @@ inline ClassSpec csv_source() {
   preprocessing.category = Category::kTransform;
   ClassSpec spec = source_of<S>(
       "csv", "tables as text",
-      {key("path", &S::path, "the file, whose rows are samples").required().own_samples(),
-       key("label", &S::label, "column of the labels, or those of each output").nested_ok(),
-       key("features", &S::features,
-           "columns of the samples, or those of each input; all others when null")
-           .nested_ok(),
-       key("sample_weight", &S::sample_weight, "column of weights"),
-       key("categorical", &S::categorical, "columns of texts, which become ids"),
-       key("vocabulary", &S::vocabulary, "column -> its texts, in the order of their ids")
-           .map_of(ValueKind::kTextList),
-       key("one_hot", &S::one_hot, "columns of texts, which become a 0 or 1 for each text"),
-       key("mask_token", &S::mask_token,
-           "name of an id for missing texts of features, the first one; E311 when null"),
-       key("oov_token", &S::oov_token,
-           "name of an id for texts that the training data lack; E312 when null"),
-       key("dates", &S::dates,
-           "column of dates -> its numbers: year, month, day, weekday (0 is Monday), dayofyear, "
-           "hour, minute, second, days and timestamp (since 1970)")
-           .map_of(ValueKind::kTextList),
-       key("date_format", &S::date_format,
-           "of dates, as in C's strptime: %d.%m.%Y; 2024-03-01 with or without a time when null"),
-       preprocessing,
-       key("header", &S::header,
-           "whether the first row names the columns; auto: if it holds no number"),
-       key("separator", &S::separator, "what separates columns")
-           .one_of({",", ";", "|", " ", "tab"}),
-       key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
-       key("missing", &S::missing, "what missing features become: error, mean, or a number")
-           .takes("error, mean or a number"),
-       key("missing_texts", &S::missing_texts,
-           "what means missing, beside an empty field; NA, nan, null, ? and the like when null")},
+      with_series_args(
+          {key("path", &S::path, "the file, whose rows are samples").required().own_samples(),
+           key("label", &S::label, "column of the labels, or those of each output").nested_ok(),
+           key("features", &S::features,
+               "columns of the samples, or those of each input; all others when null")
+               .nested_ok(),
+           key("sample_weight", &S::sample_weight, "column of weights"),
+           key("categorical", &S::categorical, "columns of texts, which become ids"),
+           key("vocabulary", &S::vocabulary, "column -> its texts, in the order of their ids")
+               .map_of(ValueKind::kTextList),
+           key("one_hot", &S::one_hot, "columns of texts, which become a 0 or 1 for each text"),
+           key("mask_token", &S::mask_token,
+               "name of an id for missing texts of features, the first one; E311 when null"),
+           key("oov_token", &S::oov_token,
+               "name of an id for texts that the training data lack; E312 when null"),
+           key("dates", &S::dates,
+               "column of dates -> its numbers: year, month, day, weekday (0 is Monday), "
+               "dayofyear, "
+               "hour, minute, second, days and timestamp (since 1970)")
+               .map_of(ValueKind::kTextList),
+           key("date_format", &S::date_format,
+               "of dates, as in C's strptime: %d.%m.%Y; 2024-03-01 with or without a time when "
+               "null"),
+           preprocessing,
+           key("header", &S::header,
+               "whether the first row names the columns; auto: if it holds no number"),
+           key("separator", &S::separator, "what separates columns")
+               .one_of({",", ";", "|", " ", "tab"}),
+           key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
+           key("missing", &S::missing, "what missing features become: error, mean, or a number")
+               .takes("error, mean or a number"),
+           key("missing_texts", &S::missing_texts,
+               "what means missing, beside an empty field; NA, nan, null, ? and the like when "
+               "null")}),
       check_csv);
   spec.is_read_like_training = true;
   spec.learns = [](const ConfigObject&) { return true; };

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "data/cached_rows.h"
 #include "data/checks.h"
+#include "data/series_windows.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
@@ -138,8 +139,18 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset, data.is_for_float64);
   }
+  const SeriesOptions series = series_options(source);
+  const bool forecasts_itself = series.sequence_length && series.horizon.value;
+  if (forecasts_itself) {  // `y: x` means later rows, not the window itself
+    take_own_targets(source, dataset);
+  }
+  if (series.sequence_length) {
+    add_series_windows(series, limits.beginning, dataset);
+  }
   transform_dataset(dataset, data);
-  take_own_targets(source, dataset);
+  if (!forecasts_itself) {
+    take_own_targets(source, dataset);
+  }
   if (data.head_tail > 1) {
     order_steps(dataset, data.head_tail, data.head_tail.loc);
   }

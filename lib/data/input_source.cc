@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/source_classes.h"
 #include "config/source_like.h"
 #include "data/image_listing.h"
 #include "data/sources.h"
@@ -199,21 +200,8 @@ std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
   return by_name;
 }
 
-}  // namespace
-
-ConfigObject input_source(const std::string& path, const Config& config) {
-  const std::optional<ConfigObject>& train = config.data.train;
-  const std::string absolute = fs::absolute(path).string();
-  const Content content = content_of(absolute);
-  const bool has_arrays =
-      content == Content::kNpy || content == Content::kNpz || content == Content::kHdf5;
-  if (train && is_read_like_training(train->class_name) && !has_arrays) {
-    return source_like(*train, absolute);
-  }
-  if (content == Content::kImages) {
-    check_has_images(absolute);
-    return images_for(config.model, absolute);
-  }
+// The source of a file that is read by its own kind, which its first bytes say.
+ConfigObject source_of_kind(Content content, const std::string& absolute, const Config& config) {
   ConfigObject source = default_object(Category::kSource, content == Content::kHdf5  ? "hdf5"
                                                           : content == Content::kNpz ? "npz"
                                                           : content == Content::kCsv ? "csv"
@@ -237,6 +225,30 @@ ConfigObject input_source(const std::string& path, const Config& config) {
       content == Content::kHdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
   if (const std::optional<ConfigValue> arrays = samples_among(names, config)) {
     source.args["x"] = *arrays;
+  }
+  return source;
+}
+
+}  // namespace
+
+ConfigObject input_source(const std::string& path, const Config& config) {
+  const std::optional<ConfigObject>& train = config.data.train;
+  const std::string absolute = fs::absolute(path).string();
+  const Content content = content_of(absolute);
+  const bool has_arrays =
+      content == Content::kNpy || content == Content::kNpz || content == Content::kHdf5;
+  if (train && is_read_like_training(train->class_name) && !has_arrays) {
+    return source_like(*train, absolute);
+  }
+  if (content == Content::kImages) {
+    check_has_images(absolute);
+    return images_for(config.model, absolute);
+  }
+  ConfigObject source = source_of_kind(content, absolute, config);
+  if (has_arrays && train && series_options(*train).sequence_length) {
+    for (const char* arg : {"sequence_length", "sequence_stride", "sampling_rate"}) {
+      source.args[arg] = train->arg(arg);
+    }
   }
   return source;
 }

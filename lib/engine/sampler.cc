@@ -35,11 +35,20 @@ double share_of(std::string_view value, double otherwise) {
   return *share;
 }
 
-double alpha_of(std::string_view value) {
+double alpha_of(std::string_view value, double otherwise) {
+  if (value.data() == nullptr)
+    return otherwise;
   const auto alpha = parse_number<double>(value);
   if (!alpha || !(*alpha >= 0 && *alpha <= 1))
     throw BadSampler{fmt::format("`{}` is no number from 0 to 1", value)};
   return *alpha;
+}
+
+// What stands before and behind the comma; no data where nothing does.
+std::pair<std::string_view, std::string_view> parts_of(std::string_view value) {
+  const size_t comma = value.find(',');
+  const bool has_two = value.data() != nullptr && comma != std::string_view::npos;
+  return {value.substr(0, comma), has_two ? value.substr(comma + 1) : std::string_view()};
 }
 
 // The logarithms of probabilities are these minus the result.
@@ -78,7 +87,7 @@ std::vector<int32_t> kept_ids(const Sampler& sampler, std::span<const float> sco
   if (sampler.kind == Sampler::Kind::kTopK) {
     ids = largest(scores, static_cast<size_t>(sampler.count));
   } else {
-    ids = largest(scores, scores.size());
+    ids = largest(scores, static_cast<size_t>(sampler.count));
     const double total = log_sum(scores, sampler.temperature);
     double before = 0;
     size_t kept = 0;
@@ -104,17 +113,18 @@ Sampler read_sampler(std::string_view text) {
   } else if (name == "top_k") {
     sampler.count = count_of(value, 5);
   } else if (name == "top_p") {
+    const auto [share, count] = parts_of(value);
     sampler.kind = Sampler::Kind::kTopP;
-    sampler.share = share_of(value, 0.1);
+    sampler.share = share_of(share, 0.1);
+    sampler.count = count_of(count, std::numeric_limits<int64_t>::max());
   } else if (name == "beam") {
     sampler.kind = Sampler::Kind::kBeam;
     sampler.count = count_of(value, 5);
   } else if (name == "contrastive") {
+    const auto [count, alpha] = parts_of(value);
     sampler.kind = Sampler::Kind::kContrastive;
-    const size_t comma = value.find(',');
-    sampler.count = count_of(value.substr(0, comma), 5);
-    if (comma != std::string_view::npos)
-      sampler.alpha = alpha_of(value.substr(comma + 1));
+    sampler.count = count_of(count, 5);
+    sampler.alpha = alpha_of(alpha, 0.6);
   } else {
     throw BadSampler{"there is no such sampler"};
   }
@@ -128,7 +138,7 @@ Sampler parse_sampler(std::string_view text, std::string_view name, const Source
     return read_sampler(text);
   } catch (const BadSampler& bad) {
     throw ConfigError(loc ? "E112" : "E140", loc, fmt::format("{} `{}`: {}", name, text, bad.why))
-        .help("greedy, random, top_k=40, top_p=0.9, beam=4 or contrastive=4,0.6");
+        .help("greedy, random, top_k=40, top_p=0.9 or top_p=0.9,40, beam=4 or contrastive=4,0.6");
   }
 }
 

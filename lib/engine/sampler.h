@@ -14,7 +14,7 @@ namespace meshtrain {
 struct Sampler {
   enum class Kind { kGreedy, kRandom, kTopK, kTopP, kBeam, kContrastive };
   Kind kind = Kind::kTopK;
-  int64_t count = 5;   // k of top_k and contrastive, beams of beam
+  int64_t count = 5;   // k of top_k, top_p and contrastive, beams of beam
   double share = 1;    // p of top_p
   double alpha = 0.6;  // of contrastive: the weight of similarity against that of probability
   double temperature = 1;
@@ -25,14 +25,14 @@ struct Sampler {
   bool gives_one_text() const { return is_search() || kind == Kind::kGreedy; }
 };
 
-// "greedy", "random", "top_k=40", "top_p=0.9", "beam=4", "contrastive=4" or "contrastive=4,0.5". A
-// name alone has Keras Hub's numbers: 5, top_p 0.1, contrastive 5,0.6. Throws ConfigError E140 for
-// another text, which `name` has.
+// "greedy", "random", "top_k=40", "top_p=0.9" or "top_p=0.9,40", "beam=4", "contrastive=4" or
+// "contrastive=4,0.5". A name alone has Keras Hub's numbers: 5, top_p 0.1 of all ids, contrastive
+// 5,0.6. Throws ConfigError E140 for another text, which `name` has.
 Sampler parse_sampler(std::string_view text, std::string_view name = "--sampler",
                       const SourceLoc& loc = {});
 
 // Returns an id. Probabilities are softmax(scores / temperature); of these greedy takes the
-// largest, top_k the k largest, top_p the largest ones until they exceed p in sum. Among equal ones
+// largest, top_k the k largest, top_p the largest ones, k at most, until they exceed p in sum. Among equal ones
 // the lowest id comes first. The first id counts where the sum of those kept, in the order of ids,
 // exceeds `uniform` in [0, 1) of the whole. -infinity excludes an id; a search is not for one row.
 int32_t sample_id(const Sampler& sampler, std::span<const float> scores, double uniform);

@@ -7,6 +7,7 @@
 #include "config/scalars.h"
 #include "config/tensor_expression.h"
 #include "nn/graph_parts.h"
+#include "nn/layers.h"
 
 namespace meshtrain {
 namespace {
@@ -35,6 +36,12 @@ const std::vector<ExprValue>* as_list(const ExprValue& value) {
 std::optional<int64_t> as_integer(const ExprValue& value) {
   const auto* integer = std::get_if<int64_t>(&value.data);
   return integer == nullptr ? std::nullopt : std::optional(*integer);
+}
+
+// An integer that sums and differences with sizes keep from overflowing.
+std::optional<int64_t> as_size(const ExprValue& value) {
+  const auto integer = as_integer(value);
+  return integer && *integer >= -kMaxElements && *integer <= kMaxElements ? integer : std::nullopt;
 }
 
 std::optional<double> as_number(const ExprValue& value) {
@@ -198,12 +205,8 @@ bool broadcasts_to(const Shape& own, const Shape& shape) {
 
 ValueId broadcast_operand(Builder& b, ValueId value, Shape shape) {
   const Shape& own = b.shape(value);
-  int64_t elements = 1;
-  const bool has_sizes = std::all_of(shape.begin(), shape.end(), [&](int64_t n) {
-    const bool fits = n > 0 && n <= kMaxElements / elements;
-    elements *= fits ? n : 1;
-    return fits;
-  });
+  const bool has_sizes = std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n > 0; }) &&
+                         !is_too_large(shape);
   if (!has_sizes || !broadcasts_to(own, shape)) {
     operation_error(
         fmt::format("{} does not broadcast to ({})", shape_string(own), fmt::join(shape, ", ")));
@@ -272,8 +275,8 @@ bool OperationContext::is_null(std::string_view name) const {
 }
 
 int64_t OperationContext::integer(std::string_view name) const {
-  const auto value = as_integer(argument_of(*this, name));
-  return value ? *value : (wrong_argument(*this, name, "an integer"), 0);
+  const auto value = as_size(argument_of(*this, name));
+  return value ? *value : (wrong_argument(*this, name, "an integer from -2^48 to 2^48"), 0);
 }
 
 double OperationContext::number(std::string_view name) const {
@@ -306,9 +309,9 @@ std::vector<int64_t> OperationContext::integers(std::string_view name) const {
   }
   std::vector<int64_t> out;
   for (const ExprValue& entry : *as_list(value)) {
-    const auto one = as_integer(entry);
+    const auto one = as_size(entry);
     if (!one) {
-      wrong_argument(*this, name, "a list of integers");
+      wrong_argument(*this, name, "a list of integers from -2^48 to 2^48");
     }
     out.push_back(*one);
   }

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "nn/graph_parts.h"
+#include "nn/layers.h"
 #include "nn/operations.h"
 
 namespace meshtrain {
@@ -16,16 +17,17 @@ constexpr size_t kMaxIndices = 1024;  // of take
 ValueId reshape(Context& c) {
   const ValueId x = c.tensor(0);
   Shape shape = c.integers("newshape");
-  int64_t known = 1;
   for (const int64_t size : shape) {
     if (size == 0 || size < -1) {
       operation_error(fmt::format("a size of {} in `newshape`", size), "sizes are above 0, one -1");
     }
-    known *= size == -1 ? 1 : size;
   }
   const int64_t all = num_elements(c.b.shape(x));
   const auto free = std::count(shape.begin(), shape.end(), -1);
-  if (free > 1 || (free == 1 ? all % known != 0 : all != known)) {
+  Shape rest = shape;
+  std::replace(rest.begin(), rest.end(), int64_t{-1}, int64_t{1});
+  const int64_t known = is_too_large(rest) ? 0 : num_elements(rest);
+  if (free > 1 || known == 0 || (free == 1 ? all % known != 0 : all != known)) {
     operation_error(fmt::format("{} cannot take the shape [{}]", shape_string(c.b.shape(x)),
                                 fmt::join(shape, ", ")),
                     "write -1 for the batch, and sizes with the product of the others");

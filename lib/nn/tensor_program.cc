@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/spec.h"
 #include "config/tensor_expression.h"
+#include "nn/layers.h"
 
 namespace meshtrain {
 namespace {
@@ -370,7 +371,7 @@ std::vector<ValueId> run_calls(Builder& builder, const TensorProgram& program,
     }
     try {
       values.push_back(call.operation->apply(context));
-      if (num_elements(builder.shape(values.back())) > kMaxElements) {
+      if (is_too_large(builder.shape(values.back()))) {
         operation_error("the result has more than 2^48 numbers");
       }
     } catch (ExprError& error) {

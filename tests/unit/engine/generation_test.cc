@@ -65,6 +65,9 @@ TEST_CASE("samplers keep what they say, in the proportions of the model") {
   CHECK(shares("top_p=0.3", scores) == std::vector<int>{0, 1000, 0, 0});
   CHECK(shares("top_p=0.45", scores) == std::vector<int>{0, 571, 0, 429});
   CHECK(shares("top_p=1", scores) == std::vector<int>{100, 400, 200, 300});
+  // Of the two largest at most.
+  CHECK(shares("top_p=1,2", scores) == std::vector<int>{0, 571, 0, 429});
+  CHECK(shares("top_p=0.3,2", scores) == std::vector<int>{0, 1000, 0, 0});
   // Squares of the probabilities.
   CHECK(shares("random", scores, 0.5) == std::vector<int>{33, 534, 133, 300});
   // Of equal ones the lowest id.
@@ -79,7 +82,8 @@ TEST_CASE("the names of samplers") {
   CHECK(parse_sampler("top_p").share == 0.1);
   CHECK(parse_sampler("beam=3").count == 3);
   for (const char* text : {"", "top", "greedy=1", "top_k=", "top_k=0", "top_k=x", "top_k=1.5",
-                           "top_p=0", "top_p=1.1", "top_p=nan", "beam=-1", "beam=2 "}) {
+                           "top_p=0", "top_p=1.1", "top_p=nan", "top_p=0.5,", "top_p=,5",
+                           "top_p=0.5,0", "contrastive=4,", "beam=-1", "beam=2 "}) {
     CAPTURE(text);
     CHECK_THROWS_AS(parse_sampler(text), ConfigError);
   }

@@ -192,6 +192,9 @@ TEST_CASE("operations say which operands do not fit") {
   says("dot_product_attention(x1, x2, x2)", {images, rows}, "(None, 8, 8, 3), key (None, 8)");
   says("dot_product_attention(x, x, x, mask=x[:, :1, :1, :])", {images},
        "the mask (None, 1, 1, 3)");
+  says("reshape(x, [1000, 9223372036854775807])", {rows}, "from -2^48 to 2^48");
+  says("reshape(x, [-1, 4294967296, 4294967296])", {rows}, "cannot take the shape");
+  says("roll(x, 9223372036854775807)", {rows}, "an integer from -2^48 to 2^48, not");
   says("moments(x, axes=[1])", {rows}, "moments gives a list of tensors");
   says("fft(x)", {rows}, "fft gives a list of tensors");
   says("fft([x])[0]", {rows}, "the real and the imaginary part");

@@ -1,0 +1,18 @@
+// Windows over rows in the order of time: samples that overlap. A window is copied only when it is
+// read.
+#pragma once
+
+#include "config/source_classes.h"
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// Makes windows of the rows of a dataset, as `series` says. Window i takes every sampling_rate-th
+// row from row i sequence_stride on: inputs become (windows, sequence_length, ...). Targets and
+// sample_weight are those of the row `horizon` behind the window's last one; with target_length
+// targets are (windows, target_length, ...), and sample_weight is that of the first of these rows.
+// There are as many windows as have all their rows. Of a `beginning` too short for one, the last
+// row counts again. Throws ConfigError E316 when there is none.
+void add_series_windows(const SeriesOptions& series, bool is_beginning, Dataset& dataset);
+
+}  // namespace meshtrain
