@@ -46,17 +46,14 @@ void bind_fit(const ConfigValue& tree, FitConfig& out, Diagnostics& diagnostics)
   out.validation_freq = located(frequency, frequency.is_int() ? frequency.integer() : 1);
   for (const auto& [key, weight] : tree.field("class_weight").dict()) {
     const auto index = try_integer(key);
-    const auto is_same = [&](const auto& other) { return other.first == *index; };
-    if (!index || *index < 0) {
-      diagnostics.error("E112", weight.loc,
-                        fmt::format("`{}` of `class_weight` must be a class: 0, 1, ...", key));
-    } else if (std::any_of(out.class_weight.begin(), out.class_weight.end(), is_same)) {
+    if (index &&
+        std::any_of(out.class_weight.begin(), out.class_weight.end(),
+                    [&](const auto& other) { return try_integer(other.first) == index; })) {
       diagnostics.error(
           "E113", weight.loc,
           fmt::format("`{}` of `class_weight`: class {} has a weight already", key, *index));
-    } else {
-      out.class_weight.emplace_back(*index, located<double>(weight, weight.number()));
     }
+    out.class_weight.emplace_back(key, located<double>(weight, weight.number()));
   }
 }
 

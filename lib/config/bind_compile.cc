@@ -3,6 +3,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
+#include "config/optimizer_members.h"
 
 namespace meshtrain {
 namespace {
@@ -113,9 +114,13 @@ class CompileBinder {
   }
 
   void optimizer(const ConfigObject& object) {
-    if (object.has("inner_optimizer")) {
-      optimizer(object.arg("inner_optimizer").object());
+    for (const OptimizerMember& member : optimizer_members(object)) {
+      rule(*member.config);
     }
+  }
+
+ private:
+  void rule(const ConfigObject& object) {
     std::vector<std::string> given;
     for (const char* name : {"clipnorm", "clipvalue", "global_clipnorm"}) {
       if (object.has(name)) {
@@ -135,7 +140,6 @@ class CompileBinder {
     }
   }
 
- private:
   void piecewise(const ConfigObject& schedule) {
     const ConfigValue& boundaries = schedule.arg("boundaries");
     const ConfigValue& values = schedule.arg("values");

@@ -75,7 +75,7 @@ constexpr std::string_view kUnsupported[kNumCategories] = {
     "FlaxLayer TorchModuleWrapper",
     "",
     "",
-    "MultiOptimizer",
+    "",
     "",
     "",
     "",

@@ -6,6 +6,7 @@
 #include "config/callback_classes.h"
 #include "config/cells.h"
 #include "config/file_template.h"
+#include "config/optimizer_members.h"
 #include "config/rate_expression.h"
 #include "config/run_files.h"
 #include "config/scalars.h"
@@ -17,15 +18,15 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMaxTried = 1000;  // epochs
 
-// The one within a LossScaleOptimizer.
-const ConfigObject& inner_of(const ConfigObject& optimizer) {
-  return optimizer.has("inner_optimizer") ? optimizer.arg("inner_optimizer").object() : optimizer;
-}
-
-// Null where the optimizer has no rate.
-const ConfigValue* rate_of(const Config& config) {
-  const ConfigObject& optimizer = inner_of(config.compile.optimizer);
-  return optimizer.has("learning_rate") ? &optimizer.arg("learning_rate") : nullptr;
+// The rates of the optimizers that have one.
+std::vector<const ConfigValue*> rates_of(const Config& config) {
+  std::vector<const ConfigValue*> rates;
+  for (const OptimizerMember& member : optimizer_members(config.compile.optimizer)) {
+    if (member.config->has("learning_rate")) {
+      rates.push_back(&member.config->arg("learning_rate"));
+    }
+  }
+  return rates;
 }
 
 void check_template(const ModelCheckpointOptions& callback, const FileTemplate& path,
@@ -144,8 +145,9 @@ void check_backup(const BackupOptions& callback, const ClassScope& scope) {
 }
 
 void check_rate(const CallbackOptions& /*callback*/, const ClassScope& scope) {
-  const ConfigValue* const rate = rate_of(scope.config);
-  if (rate != nullptr && rate->is_object()) {
+  const std::vector<const ConfigValue*> rates = rates_of(scope.config);
+  if (std::any_of(rates.begin(), rates.end(),
+                  [](const ConfigValue* rate) { return rate->is_object(); })) {
     scope.diagnostics
         .error("E113", scope.object.loc,
                fmt::format("`{}` sets the learning rate, which is a schedule of its own",
@@ -156,9 +158,9 @@ void check_rate(const CallbackOptions& /*callback*/, const ClassScope& scope) {
 
 void check_scheduler(const LearningRateSchedulerOptions& callback, const ClassScope& scope) {
   check_rate(callback, scope);
-  const ConfigValue* const rate = rate_of(scope.config);
-  if (rate != nullptr && !rate->is_object() && !callback.schedule->empty()) {
-    try_schedule(callback.schedule, rate->number(), scope);
+  const std::vector<const ConfigValue*> rates = rates_of(scope.config);
+  if (!rates.empty() && !rates[0]->is_object() && !callback.schedule->empty()) {
+    try_schedule(callback.schedule, rates[0]->number(), scope);
   }
 }
 
@@ -181,8 +183,10 @@ void check_reset_states(const ResetStatesOptions& /*callback*/, const ClassScope
 }
 
 void check_swap_ema(const SwapEmaOptions& /*callback*/, const ClassScope& scope) {
-  const ConfigObject& optimizer = inner_of(scope.config.compile.optimizer);
-  if (!optimizer.has("use_ema") || !optimizer.boolean("use_ema")) {
+  const std::vector<OptimizerMember> members = optimizer_members(scope.config.compile.optimizer);
+  if (std::none_of(members.begin(), members.end(), [](const OptimizerMember& member) {
+        return member.config->has("use_ema") && member.config->boolean("use_ema");
+      })) {
     scope.diagnostics.error("E113", scope.object.loc, "`SwapEMAWeights` finds no averages to swap")
         .help("`use_ema: true` on the optimizer keeps them");
   }

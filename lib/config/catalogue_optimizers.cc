@@ -135,6 +135,22 @@ ClassSpec loss_scale() {
   return spec;
 }
 
+ClassSpec multi() {
+  ClassSpec spec = make_class(
+      "MultiOptimizer", "several optimizers, each for the weights whose paths it names",
+      {object("default_optimizer", ValueKind::kObject, Category::kOptimizer, "",
+              "for the weights that no key matches")
+           .required(),
+       object("optimizer_map", ValueKind::kObject, Category::kOptimizer, "",
+              "path of a weight, or pattern of whole paths -> its optimizer")
+           .map_of(ValueKind::kObject),
+       number("loss_scale_factor", "null", "factor on the loss, taken out of the gradients")
+           .above(0),
+       text("name", "null", "name in the program's traces")});
+  spec.unknown_help = "the learning rate and all else belong to its optimizers";
+  return spec;
+}
+
 }  // namespace
 
 std::vector<ClassSpec> optimizer_classes() {
@@ -168,6 +184,7 @@ std::vector<ClassSpec> optimizer_classes() {
           {number("beta_1", "0.9", "part of the average in the weights").above(0).most(1), beta_2(),
            epsilon("1e-8"), integer("warmup_steps", "0", "steps of a linear warm-up").least(0)}),
       loss_scale(),
+      multi(),
   };
 }
 

@@ -152,7 +152,8 @@ struct FitConfig {
   Located<int64_t> validation_steps;       // 0 = all
   Located<int64_t> validation_freq{1, {}};
   std::vector<int64_t> validation_epochs;  // validation_freq given as a list
-  std::vector<std::pair<int64_t, Located<double>>> class_weight;
+  // By name or number of the class (engine/sample_weights.h).
+  std::vector<std::pair<std::string, Located<double>>> class_weight;
   Located<std::string> initial_weights;  // path, empty = none
   SourceLoc loc;
 };

@@ -1,6 +1,9 @@
 #include "config/flow.h"
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "config/catalogue.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
@@ -20,10 +23,24 @@ bool is_plain_text(std::string_view text) {
          text[0] != '-' && !try_number(text) && !try_integer(text);
 }
 
+// Whether a value says what its default says. A config that is read again has forgotten who wrote
+// it.
+bool says_default(const ConfigValue& value, const Spec* spec) {
+  if (value.is_default || spec == nullptr || spec->is_required) {
+    return value.is_default;
+  }
+  const std::string& text = spec->default_text;
+  return value.is_number()   ? try_number(text) == value.number()
+         : value.is_string() ? text == value.string() && text != "null"
+         : value.is_bool()   ? text == (value.boolean() ? "true" : "false")
+                             : value.is_null() && text == "null";
+}
+
 std::string flow_object(const ConfigObject& object) {
   std::vector<std::string> parts;
+  const ClassSpec* const spec = spec_of(object);
   for (const auto& [name, value] : object.args) {
-    if (!value.is_default) {
+    if (!says_default(value, spec == nullptr ? nullptr : spec->find(name))) {
       parts.push_back(fmt::format("{}: {}", name, yaml_argument(name, value)));
     }
   }
@@ -35,6 +52,13 @@ std::string flow_object(const ConfigObject& object) {
 }
 
 }  // namespace
+
+bool has_given_arguments(const ConfigObject& object) {
+  const ClassSpec* const spec = spec_of(object);
+  return std::any_of(object.args.begin(), object.args.end(), [&](const auto& arg) {
+    return !says_default(arg.second, spec == nullptr ? nullptr : spec->find(arg.first));
+  });
+}
 
 std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";

@@ -13,6 +13,9 @@ std::string yaml_quoted(std::string_view text);
 // Text as it may stand in YAML: in quotes where it would mean something else without.
 std::string yaml_text(std::string_view text);
 
+// Whether an argument of the object differs from its default.
+bool has_given_arguments(const ConfigObject& object);
+
 // "{Adam: {learning_rate: 0.01}}": arguments that are defaults are left out, and an object without
 // others is its name as spelled.
 std::string yaml_flow(const ConfigValue& value);

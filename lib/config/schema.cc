@@ -199,7 +199,9 @@ const Section& fit_section() {
        make_spec("validation_freq", ValueKind::kIntOrList, "1",
                  "epochs between validations, or the epochs themselves")
            .least(1),
-       map_of("class_weight", ValueKind::kFloat, "class -> factor on its samples' loss").least(0),
+       map_of("class_weight", ValueKind::kFloat,
+              "class, by its name or number -> factor on the loss of its labels")
+           .least(0),
        path("initial_weights", &S::initial_weights, "file of weights to begin with")});
   return kSection;
 }

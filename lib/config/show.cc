@@ -140,7 +140,7 @@ class Printer {
       if (is_left_out(arg, spec)) {
         continue;
       }
-      if (arg.is_object() && has_given_args(arg.object())) {
+      if (arg.is_object() && has_given_arguments(arg.object())) {
         add(inner, spec->name + ":", "");
         this->object(arg, "", inner + 2);
       } else {
@@ -150,11 +150,6 @@ class Printer {
     if (lines_.size() == head + 1 && ends_with(lines_[head].first, ":")) {
       lines_[head].first.pop_back();  // the class alone
     }
-  }
-
-  static bool has_given_args(const ConfigObject& object) {
-    return std::any_of(object.args.begin(), object.args.end(),
-                       [](const auto& arg) { return !arg.second.is_default; });
   }
 
   static std::vector<const Spec*> order_of(const ConfigObject& object) {

@@ -1,5 +1,7 @@
 #include "config/source_like.h"
 
+#include "config/source_classes.h"
+
 namespace meshtrain {
 namespace {
 
@@ -16,22 +18,24 @@ bool names_files(const Spec& arg) {
 }
 
 void take_arguments(const ConfigObject& train, ConfigObject& source) {
-  if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
+  if (source.class_name != train.class_name) {
     return;
   }
+  const bool takes_all = is_read_like_training(train.class_name);
   for (const Spec& arg : find_class(Category::kSource, source.class_name)->args) {
     const auto own = source.args.find(arg.name);
-    if (!arg.selects_samples && own != source.args.end() && own->second.is_default) {
+    const bool is_taken = takes_all || arg.owner == typeid(SeriesOptions);
+    if (is_taken && !arg.selects_samples && own != source.args.end() && own->second.is_default) {
       own->second = train.arg(arg.name);
     }
   }
 }
 
 void read_like_training(const ConfigObject& train, ConfigObject& source) {
+  take_arguments(train, source);
   if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
     return;
   }
-  take_arguments(train, source);
   ConfigValue& like = source.args[kTraining];
   like.data = std::make_shared<ConfigObject>(train);
   like.loc = train.loc;

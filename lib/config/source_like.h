@@ -16,7 +16,8 @@ bool is_read_like_training(const std::string& class_name);
 bool names_files(const Spec& arg);
 
 // For a source of the training source's class: arguments that are not written become those of
-// `train`, but for those that say which samples are read (Spec::selects_samples).
+// `train`, but for those that say which samples are read (Spec::selects_samples). Of sources that
+// are not read like training these are the arguments of windows over rows alone.
 void take_arguments(const ConfigObject& train, ConfigObject& source);
 // The same; training_source() then gives `train`.
 void read_like_training(const ConfigObject& train, ConfigObject& source);

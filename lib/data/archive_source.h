@@ -40,7 +40,7 @@ Dataset read_archives(const ArchiveOptions& source, const SourceContext& context
     }
   }
   for (const Wanted& wanted : wanted_arrays(source.sample_weight, "sample_weight")) {
-    dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
+    dataset.sample_weight = read(wanted);
   }
   reads.finish();
   return dataset;

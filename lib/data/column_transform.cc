@@ -47,14 +47,21 @@ class Discretization final : public ColumnTransform {
     }
   }
   int64_t depth() const override { return static_cast<int64_t>(boundaries_.size()) + 1; }
+  std::string crossed(std::string_view value) const override {  // the bin
+    return parse_decimal(value) ? std::to_string(bin(value)) : std::string(value);
+  }
 
  protected:
   std::vector<int64_t> ids(std::string_view value, std::string&) const override {
-    const double x = static_cast<float>(parse_decimal(value).value_or(0));
-    return {std::upper_bound(boundaries_.begin(), boundaries_.end(), x) - boundaries_.begin()};
+    return {bin(value)};
   }
 
  private:
+  int64_t bin(std::string_view value) const {
+    const double x = static_cast<float>(parse_decimal(value).value_or(0));
+    return std::upper_bound(boundaries_.begin(), boundaries_.end(), x) - boundaries_.begin();
+  }
+
   std::vector<double> boundaries_;
 };
 

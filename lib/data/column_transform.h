@@ -47,6 +47,8 @@ class ColumnTransform {
   virtual bool is_wide() const { return !gives_ids(); }
   // Whether the last of a value's numbers counts those before it that are no padding.
   virtual bool is_padded() const { return false; }
+  // What a HashedCrossing takes of a value; after use().
+  virtual std::string crossed(std::string_view value) const { return std::string(value); }
   // Whether spaces at the ends of a field belong to the value.
   virtual bool keeps_spaces() const { return false; }
   // Numbers that a value becomes; after use().

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/diagnostic.h"
 #include "base/text.h"
@@ -15,6 +16,8 @@ struct CsvFaults {
     const char* help;
     std::string first = {};
     int64_t count = 0;
+    std::pair<size_t, int64_t> last = {};  // column and line of the newest one
+    std::string file = {};                 // which has it
   };
 
   Kind not_number{
@@ -26,7 +29,9 @@ struct CsvFaults {
                "`date_format: \"%d.%m.%Y\"`"};
   Kind missing{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
   Kind missing_text{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
-  Kind missing_label{"E311", "nothing fills in labels: leave such rows out of the file"};
+  Kind missing_label{"E311",
+                     "nothing fills in labels or weights: leave such rows out of the file, or in a "
+                     "series write a value between their neighbours"};
   Kind infinite{
       "E311",
       "`missing_texts` lists such texts as the file has them; `missing: mean` replaces them"};

@@ -157,6 +157,11 @@ int CsvTableReader::Rows::token_id(const Slot& slot, const std::string& token) {
 
 double CsvTableReader::Rows::fault(CsvFaults::Kind& kind, const Slot& slot,
                                    const std::string& what) {
+  if (kind.count > 0 && kind.last == std::pair(slot.field, line_) && kind.file == file_) {
+    return 0;  // another number of the same field
+  }
+  kind.last = {slot.field, line_};
+  kind.file = file_;
   if (kind.count++ == 0) {
     kind.first = fmt::format("`{}`: row {} (line {}) column `{}` {}", file_, row_, line_,
                              shown_text(names_[slot.field]), what);

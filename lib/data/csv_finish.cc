@@ -154,6 +154,7 @@ void CsvTableReader::Rows::learn_tables(std::span<const int64_t> rows,
                                         std::map<std::string, ColumnTable>& tables) {
   for (auto& [column, each] : preprocessed_) {
     const std::string& name = layout_.known_as[column];
+    each.cross(preprocessed_);  // behind the columns of the file, which have their tables
     if (learned_ == nullptr) {
       each.learn(rows);
     } else if (const auto found = learned_->tables.find(name); found != learned_->tables.end()) {

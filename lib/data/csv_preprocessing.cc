@@ -26,6 +26,24 @@ std::string CsvPreprocessed::text_of(std::span<const std::string_view> row) cons
   return text;
 }
 
+void CsvPreprocessed::cross(const std::map<size_t, CsvPreprocessed>& columns) {
+  const bool changes = std::any_of(fields_.begin(), fields_.end(), [&](size_t field) {
+    return columns.contains(field) && &columns.at(field) != this;
+  });
+  for (std::string& text : texts_) {
+    if (!changes) {
+      return;
+    }
+    std::vector<std::string> parts = split(text, kCrossed);
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (const auto found = columns.find(fields_[i]); found != columns.end()) {
+        parts[i] = found->second.transform().crossed(parts[i]);
+      }
+    }
+    text = join(parts, std::string(1, kCrossed));
+  }
+}
+
 void CsvPreprocessed::use(ColumnTable table) {
   table_ = std::move(table);
   transform_->use(table_);

@@ -1,6 +1,7 @@
 // Columns of a CSV file that a transform changes (column_transform.h).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ class CsvPreprocessed {
   std::string text_of(std::span<const std::string_view> row) const;
   void add(std::string text) { texts_.push_back(std::move(text)); }
 
+  // Of a column made of several: takes of each what `columns` make of it
+  // (ColumnTransform::crossed).
+  void cross(const std::map<size_t, CsvPreprocessed>& columns);
   void learn(std::span<const int64_t> rows) { use(transform_->learn(texts_, rows)); }
   void use(ColumnTable table);
   const ColumnTable& table() const { return table_; }

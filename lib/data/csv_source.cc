@@ -1,6 +1,7 @@
 // The source csv.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 #include "config/scalars.h"
@@ -14,6 +15,7 @@
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
+#include "data/table_profile.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -122,12 +124,19 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
   settings.base_dir = base_dir;
   settings.max_rows = max_rows;
   CsvTableReader reader(settings, learned);
+  bool is_first = true;
   for (const auto& [path, loc] : find_files(source.path, base_dir)) {
     const InputFile file = open_input(path, "E300", "E300");
     char beginning[4] = {};
     file.read_at(0, reinterpret_cast<std::byte*>(beginning),
                  std::min<uint64_t>(file.size(), sizeof(beginning)));
     refuse_foreign_table({beginning, sizeof(beginning)}, path);
+    if (std::exchange(is_first, false) && learned == nullptr &&
+        settings.header == CsvHeaderMode::kAuto &&
+        counts_on_in_header(unpacked_beginning(file, size_t{1} << 16, "E310"),
+                            settings.separator)) {
+      settings.header = CsvHeaderMode::kYes;
+    }
     GunzipBytes bytes(file, "E310");
     CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
       return bytes.read(reinterpret_cast<std::byte*>(to), count);

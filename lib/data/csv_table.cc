@@ -100,8 +100,21 @@ void CsvTableReader::Rows::take_columns(std::vector<std::string> names) {
     }
     first_file_ = file_;
   } else if (names != names_) {
-    throw ConfigError("E310", {},
-                      fmt::format("`{}` and `{}` have different columns", first_file_, file_));
+    const auto lacks = [](const std::vector<std::string>& some,
+                          const std::vector<std::string>& of) {
+      const auto at = std::find_if(some.begin(), some.end(), [&](const std::string& name) {
+        return std::find(of.begin(), of.end(), name) == of.end();
+      });
+      return at == some.end() ? "" : *at;
+    };
+    const std::string added = lacks(names, names_), lost = lacks(names_, names);
+    throw ConfigError(
+        "E310", {},
+        fmt::format("`{}` and `{}` have different columns: {}", first_file_, file_,
+                    !lost.empty()    ? fmt::format("`{}` is only in the first", shown_text(lost))
+                    : !added.empty() ? fmt::format("`{}` is only in the second", shown_text(added))
+                                     : "they are in another order"))
+        .help("files of one source have the same columns in the same order, and one `separator`");
   }
 }
 
@@ -222,7 +235,8 @@ void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_fea
       add({.field = column, .part = part});
     }
   }
-  const DType dtype = are_ids ? DType::kInt32 : is_weight ? DType::kFloat32 : settings_.dtype;
+  const bool is_float32 = is_weight && settings_.dtype != DType::kFloat64;
+  const DType dtype = are_ids ? DType::kInt32 : is_float32 ? DType::kFloat32 : settings_.dtype;
   MESHTRAIN_CHECK(!slots.empty());
   arrays_.push_back({&layout, CsvBlocks(dtype, slots.size()),
                      layout.is_vector && slots.size() == 1 && !is_one_hot});

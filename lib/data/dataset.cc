@@ -86,15 +86,38 @@ RowsPtr without_scan(RowsPtr rows) {
 
 }  // namespace
 
+namespace {
+
+// Sources of named arrays, whose `y` may name them again.
+bool has_named_arrays(const ConfigObject& source) {
+  return has_options<ArchiveOptions>(source) || has_options<NpyOptions>(source);
+}
+
+bool has_own_targets(const ConfigObject& source) {
+  return has_named_arrays(source)
+             ? are_own_targets(source.arg("x"), source.arg("y"))
+             : read_options<SourceOptions>(source).own_target.value.has_value();
+}
+
+SeriesOptions checked_series(const ConfigObject& source) {
+  SeriesOptions series = series_options(source);
+  if (series.target_length.value && !series.horizon.value && has_own_targets(source)) {
+    throw ConfigError("E113", series.target_length.loc,
+                      "`target_length` beside `y: x` needs a `horizon`: without one the window is "
+                      "its own target")
+        .help("`horizon: 1` makes the rows behind the window the target");
+  }
+  return series;
+}
+
+}  // namespace
+
 void take_own_targets(const ConfigObject& source, Dataset& dataset) {
-  const bool has_names = has_options<ArchiveOptions>(source) || has_options<NpyOptions>(source);
-  const ConfigValue none;
-  const ConfigValue& y = has_names ? source.arg("y") : none;
-  const bool is_own = has_names ? are_own_targets(source.arg("x"), y)
-                                : read_options<SourceOptions>(source).own_target.value.has_value();
-  if (!is_own) {
+  if (!has_own_targets(source)) {
     return;
   }
+  const ConfigValue none;
+  const ConfigValue& y = has_named_arrays(source) ? source.arg("y") : none;
   dataset.targets = dataset.inputs;
   dataset.class_names.clear();
   if (dataset.targets.size() == 1) {
@@ -111,6 +134,10 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
                      const ReadLimits& limits) {
   Dataset dataset = read_source(source, data.base_dir, known, limits);
   check_lengths(dataset);
+  if (dataset.sample_weight) {
+    dataset.sample_weight = cast_rows(std::move(dataset.sample_weight),
+                                      data.is_for_float64 ? DType::kFloat64 : DType::kFloat32);
+  }
   std::vector<std::string> details;
   if (has_options<SplitOptions>(source)) {
     const std::string split = read_options<SplitOptions>(source).split;
@@ -139,7 +166,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset, data.is_for_float64);
   }
-  const SeriesOptions series = series_options(source);
+  const SeriesOptions series = checked_series(source);
   const bool forecasts_itself = series.sequence_length && series.horizon.value;
   if (forecasts_itself) {  // `y: x` means later rows, not the window itself
     take_own_targets(source, dataset);

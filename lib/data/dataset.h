@@ -48,7 +48,7 @@ struct Dataset {
   std::string description;  // "digits (train, 10000 samples)"
   std::vector<Array> inputs;
   std::vector<Array> targets;  // empty when the source has none (predict)
-  RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
+  RowsPtr sample_weight;       // (samples,) or (samples, steps) floats; null when there is none
   int64_t num_samples = 0;
   std::vector<std::string> class_names;  // of the integer labels, where the source has them
   LearnedPtr learned;  // values used for reading; null when its source learns nothing

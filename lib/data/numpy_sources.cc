@@ -29,7 +29,7 @@ Dataset read_npy_source(const NpyOptions& source, const SourceContext& context) 
     dataset.targets.push_back({wanted.array, read(wanted)});
   }
   for (const Wanted& wanted : wanted_arrays(source.sample_weight, "sample_weight")) {
-    dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
+    dataset.sample_weight = read(wanted);
   }
   reads.finish();
   return dataset;

@@ -143,39 +143,31 @@ std::optional<char> guess_separator(std::string_view beginning) {
   return best;
 }
 
-// Whether the first row of `beginning` is a header although it has numbers: these count on, as
-// "0,1,2,label" and "region,2019,2020" do, and its texts do not come again in their columns.
 bool counts_on_in_header(std::string_view beginning, char separator) {
-  CsvRecords records("", separator, [&](char* to, size_t count) {
-    const size_t size = std::min(count, beginning.size());
-    std::copy_n(beginning.data(), size, to);
-    beginning.remove_prefix(size);
-    return size;
-  });
-  std::vector<std::string_view> fields;
-  if (!records.next(fields)) {
-    return false;
-  }
-  const std::vector<std::string> first(fields.begin(), fields.end());
-  std::vector<double> numbers;
-  for (const std::string& field : first) {
-    if (const std::optional<double> number = parse_decimal(field)) {
-      numbers.push_back(*number);
-    }
-  }
-  bool counts_on = numbers.size() >= 2 && numbers.size() < first.size();
-  for (size_t i = 1; i < numbers.size(); ++i) {
-    counts_on = counts_on && numbers[i] == numbers[i - 1] + 1;
-  }
+  bool counts_on = false;
   int64_t rows = 0;
   try {
+    CsvRecords records = records_of("", separator, beginning);
+    std::vector<std::string_view> fields;
+    records.next(fields);
+    const std::vector<std::string> first(fields.begin(), fields.end());
+    std::vector<double> numbers;
+    for (const std::string& field : first) {
+      if (const std::optional<double> number = parse_decimal(field)) {
+        numbers.push_back(*number);
+      }
+    }
+    counts_on = numbers.size() >= 2 && numbers.size() < first.size();
+    for (size_t i = 1; i < numbers.size(); ++i) {
+      counts_on = counts_on && numbers[i] == numbers[i - 1] + 1;
+    }
     for (; counts_on && records.next(fields); ++rows) {
       for (size_t i = 0; i < std::min(first.size(), fields.size()); ++i) {
         counts_on = counts_on && (parse_decimal(first[i]) || fields[i] != first[i]);
       }
     }
   } catch (const ConfigError&) {
-    // the beginning ends within a record
+    // the beginning ends within a record; who reads the file says what else is wrong
   }
   return counts_on && rows > 2;
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
+#include "engine/sample_weights.h"
 
 namespace meshtrain {
 namespace {
@@ -135,7 +136,7 @@ void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warni
   }
   warn_of_absent_classes(setup, data, DataPart::kValidation, counts, warnings);
   warn_of_absent_classes(setup, data, DataPart::kTest, counts, warnings);
-  for (const auto& [id, weight] : config.fit.class_weight) {
+  for (const auto& [id, weight] : class_weights(config.fit, data.train->class_names)) {
     if (!counts.contains(id)) {
       warnings.warning("W312", weight.loc,
                        fmt::format("`class_weight` names class {}, of which the training data have "

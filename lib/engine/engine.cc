@@ -35,7 +35,7 @@ Engine::Impl::Impl(const Config& config, const DataSpec& spec, const EngineOptio
 
 Executor& Engine::Impl::run(StepKind kind, const Batch& batch) {
   Executor& executor = compiled(kind, static_cast<int64_t>(batch.rows.size()));
-  feeder.feed(executor, batch, learning_rate(iterations), 0);
+  feeder.feed(executor, batch, learning_rates(iterations), 0);
   executor.run();
   return executor;
 }
@@ -90,9 +90,19 @@ StepKind Engine::Impl::next_kind() const {
   return apply_now ? StepKind::kTrain : StepKind::kAccumulate;
 }
 
-double Engine::Impl::learning_rate(int64_t iteration) const {
-  const double rate = fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iteration);
-  return setup.dtype() == DType::kFloat64 ? rate : static_cast<double>(static_cast<float>(rate));
+std::vector<double> Engine::Impl::learning_rates(int64_t iteration) const {
+  const Optimizer& optimizer = setup.optimizer();
+  const double first = optimizer.learning_rate(iteration);
+  std::vector<double> rates;
+  for (size_t member = 0; member < optimizer.num_members(); ++member) {
+    double rate = optimizer.learning_rate(iteration, member);
+    if (fixed_rate >= 0) {
+      rate = member == 0 ? fixed_rate : rate * (first > 0 ? fixed_rate / first : 1);
+    }
+    const bool is_double = setup.dtype() == DType::kFloat64;
+    rates.push_back(is_double ? rate : static_cast<double>(static_cast<float>(rate)));
+  }
+  return rates;
 }
 
 Engine::Engine(const Config& config, const DataSpec& spec, EngineOptions options)
@@ -149,7 +159,7 @@ void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
     if (executor == nullptr) {
       executor = &impl_->compiled(kind, static_cast<int64_t>(batch.rows.size()));
     }
-    impl_->feeder.feed(*executor, batch, impl_->learning_rate(impl_->iterations + step),
+    impl_->feeder.feed(*executor, batch, impl_->learning_rates(impl_->iterations + step),
                        static_cast<int>(step));
   }
   impl_->run_steps(*executor, static_cast<int>(count));
@@ -213,7 +223,7 @@ double Engine::last_loss() const {
 }
 
 double Engine::learning_rate() const {
-  return impl_->learning_rate(impl_->iterations_done());
+  return impl_->learning_rates(impl_->iterations_done())[0];
 }
 
 void Engine::set_learning_rate(double rate) {

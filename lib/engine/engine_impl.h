@@ -37,7 +37,8 @@ struct Engine::Impl {
   void run_steps(Executor& executor, int count);
   bool is_profiled() const { return static_cast<int64_t>(profile.steps.size()) >= profile_steps; }
   StepKind next_kind() const;
-  double learning_rate(int64_t iteration) const;
+  // Of each member of the optimizer, the first one's first. A rate that was set scales all.
+  std::vector<double> learning_rates(int64_t iteration) const;
   double shown_loss() const;
   // Whether the host must know which of the steps so far a loss scale skipped, and are no
   // iterations, before it can begin the next one.

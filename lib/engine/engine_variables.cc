@@ -72,8 +72,9 @@ void Engine::Impl::restart_copies(int weight) {
 std::vector<std::pair<int, int>> Engine::Impl::averages() const {
   const StepGraphs& graphs = setup.graphs();
   std::vector<std::pair<int, int>> out;
-  for (size_t w = 0; setup.optimizer().uses_ema() && w < setup.model().weights().size(); ++w) {
-    for (size_t s = 0; s < graphs.slots(w).size(); ++s) {
+  for (size_t w = 0; w < setup.model().weights().size(); ++w) {
+    const bool has_average = setup.optimizer().uses_ema(setup.model().weights()[w]->path);
+    for (size_t s = 0; has_average && s < graphs.slots(w).size(); ++s) {
       if (graphs.slots(w)[s].name == "average") {
         out.emplace_back(static_cast<int>(w), graphs.slot_variable(w, s));
       }

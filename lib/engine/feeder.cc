@@ -135,10 +135,13 @@ void Feeder::feed_rows(Executor& executor, int index, const Batch& batch, const 
   }
 }
 
-void Feeder::feed_scalar(Executor& executor, int index, double value, int step) {
+void Feeder::feed_numbers(Executor& executor, int index, std::span<const double> values, int step) {
   dispatch_float(buffer_of(executor, index).dtype, [&]<class T>(T) {
-    const T typed = static_cast<T>(value);
-    executor.set_input(index, &typed, sizeof(typed), step);
+    std::vector<T> typed;
+    for (const double value : values) {
+      typed.push_back(static_cast<T>(value));
+    }
+    executor.set_input(index, typed.data(), typed.size() * sizeof(T), step);
   });
 }
 
@@ -152,15 +155,16 @@ void Feeder::feed_weights(Executor& executor, int index, const Batch& batch, int
   }
   Shape shape = buffer_of(executor, index).global_shape;
   shape[0] = executor.input_rows(index).count;
-  const std::vector<float> ones(static_cast<size_t>(num_elements(shape)), 1.0f);
-  executor.set_input(index, ones.data(), ones.size() * sizeof(float), step);
+  const std::vector<double> ones(static_cast<size_t>(num_elements(shape)), 1.0);
+  feed_numbers(executor, index, ones, step);
 }
 
-void Feeder::feed(Executor& executor, const Batch& batch, double learning_rate, int step) {
+void Feeder::feed(Executor& executor, const Batch& batch, std::span<const double> learning_rates,
+                  int step) {
   for (int i = 0; i < static_cast<int>(executor.program().inputs.size()); ++i) {
     const std::string& name = executor.program().inputs[static_cast<size_t>(i)].name;
     if (name == kLearningRateInput) {
-      feed_scalar(executor, i, learning_rate, step);
+      feed_numbers(executor, i, learning_rates, step);
     } else if (name == kSampleWeightInput) {
       feed_weights(executor, i, batch, step);
     } else {

@@ -30,14 +30,15 @@ class Feeder {
 
   // Writes all inputs of step `step` of the executor's next run: the local rows of the batch.
   // Throws ConfigError E324 when the dataset has no such array, and the errors of reading it.
-  void feed(Executor& executor, const Batch& batch, double learning_rate, int step);
+  void feed(Executor& executor, const Batch& batch, std::span<const double> learning_rates,
+            int step);
 
  private:
   using ArrayOf = std::function<const Rows&(const Dataset& dataset)>;
 
   void feed_rows(Executor& executor, int index, const Batch& batch, const ArrayOf& array_of,
                  int step);
-  void feed_scalar(Executor& executor, int index, double value, int step);
+  void feed_numbers(Executor& executor, int index, std::span<const double> values, int step);
   void feed_weights(Executor& executor, int index, const Batch& batch, int step);
   const DeviceTable& table(const Rows& rows, DType dtype);
 

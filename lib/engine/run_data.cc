@@ -416,7 +416,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
     if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
       data.unweighted = data.train;
     }
-    apply_class_weight(config.fit, *data.train, diagnostics);
+    apply_class_weight(config, true, *data.train, diagnostics);
   }
   diagnostics.throw_if_errors();
   std::optional<Dataset>* const parts[] = {&data.train, &data.validation, &data.test,
@@ -457,7 +457,7 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
   add_spec(sources.test, data.test);
   check_parts(data, nullptr, diagnostics);
   if (data.train && !data.train->targets.empty()) {
-    apply_class_weight(config.fit, *data.train, diagnostics);
+    apply_class_weight(config, false, *data.train, diagnostics);
   }
   return data;
 }

@@ -6,11 +6,20 @@
 
 namespace meshtrain {
 
-// Gives each sample the weight of its class: 1 for a class that is not listed. Labels (n,) or (n,
-// 1) are class ids, (n, classes) are one-hot. Does nothing when `fit.class_weight` is empty. Adds
-// E317 when the data cannot have class weights: own sample weights, several targets, labels of a
-// higher rank.
-void apply_class_weight(const FitConfig& fit, Dataset& dataset, Diagnostics& diagnostics);
+// The weights of fit.class_weight by class number. A key is the name of a class where the data have
+// names, else its number; numbers also do where no name is one. Keys that are neither are left out,
+// and E112 says so to `problems`, where there are any.
+using ClassWeights = std::vector<std::pair<int64_t, Located<double>>>;
+ClassWeights class_weights(const FitConfig& fit, const std::vector<std::string>& names,
+                           Diagnostics* problems = nullptr);
+
+// Gives each label the weight of its class: 1 for a class that is not listed. Class ids have a
+// weight each, of samples (n,) or (n, 1) or of steps (n, steps); one-hot rows (n, classes) have
+// that of their class. Does nothing when fit.class_weight is empty. Adds E317 when the data cannot
+// have class weights: own sample weights, several targets, several yes or no labels a sample, other
+// shapes. `is_whole`: the data were read whole, so that names of classes are known.
+void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
+                        Diagnostics& diagnostics);
 
 // Adds weights of 1, shaped as those of `like`, when `like` has weights and `dataset` has none. One
 // compiled step then serves both, with the same numbers as without weights.

@@ -32,9 +32,10 @@ Sampler parse_sampler(std::string_view text, std::string_view name = "--sampler"
                       const SourceLoc& loc = {});
 
 // Returns an id. Probabilities are softmax(scores / temperature); of these greedy takes the
-// largest, top_k the k largest, top_p the largest ones, k at most, until they exceed p in sum. Among equal ones
-// the lowest id comes first. The first id counts where the sum of those kept, in the order of ids,
-// exceeds `uniform` in [0, 1) of the whole. -infinity excludes an id; a search is not for one row.
+// largest, top_k the k largest, top_p the largest ones, k at most, until they exceed p in sum.
+// Among equal ones the lowest id comes first. The first id counts where the sum of those kept, in
+// the order of ids, exceeds `uniform` in [0, 1) of the whole. -infinity excludes an id; a search is
+// not for one row.
 int32_t sample_id(const Sampler& sampler, std::span<const float> scores, double uniform);
 
 // The uniform number of a sample at a position: a function of these three, so that a text depends

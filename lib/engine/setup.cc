@@ -148,6 +148,7 @@ DataSpec data_spec(const Dataset& dataset) {
     spec.has_sample_weight = true;
     spec.sample_weight_shape = without_batch(dataset.sample_weight->shape());
   }
+  spec.class_names = dataset.class_names;
   spec.loc = dataset.loc;
   return spec;
 }

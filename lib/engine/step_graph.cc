@@ -165,8 +165,9 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
                                           data_.targets[i].dtype, true));
   }
   if (with_targets && data_.has_sample_weight) {
-    const ValueId raw = builder.input(
-        kSampleWeightInput, with_batch(batch, data_.sample_weight_shape), DType::kFloat32, true);
+    const ValueId raw =
+        builder.input(kSampleWeightInput, with_batch(batch, data_.sample_weight_shape),
+                      dtype_ == DType::kFloat64 ? dtype_ : DType::kFloat32, true);
     frame.sample_weight = builder.cast(raw, dtype_);
   }
   for (int w = 0; w < static_cast<int>(model_.weights().size()); ++w) {

@@ -24,8 +24,9 @@ struct DataSpec {
   std::vector<ValueType> inputs;
   std::vector<ValueType> targets;
   bool has_sample_weight = false;
-  Shape sample_weight_shape;  // without the batch: () or (steps,)
-  SourceLoc loc = {};         // of the data, for errors; no place: data.train's
+  Shape sample_weight_shape;                  // without the batch: () or (steps,)
+  std::vector<std::string> class_names = {};  // of the labels, where the data have them
+  SourceLoc loc = {};                         // of the data, for errors; no place: data.train's
 };
 
 // Names of graph inputs.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "engine/sample_weights.h"
 #include "engine/step_frame.h"
 #include "nn/head_loss.h"
 
@@ -37,7 +38,7 @@ void StepGraphs::check_class_weight(const ConfigObject& loss, size_t output,
   const CheckedOutput checked = checked_output(output);
   const std::optional<int64_t> classes = known_classes(loss, checked.y_true, checked.y_pred);
   const std::optional<int64_t> ignored = ignored_class(loss);
-  for (const auto& [id, weight] : config_.fit.class_weight) {
+  for (const auto& [id, weight] : class_weights(config_.fit, data_.class_names)) {
     if (classes && id >= *classes && id != ignored) {
       diagnostics
           .error("E113", weight.loc,

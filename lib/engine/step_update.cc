@@ -78,7 +78,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   Builder& builder = frame.builder;
   const std::vector<ValueId> grads = weight_gradients(frame);
   builder.set_phase(Phase::kUpdate);
-  const ValueId rate = builder.input(kLearningRateInput, {}, dtype_, false);
+  const ValueId rates = builder.input(kLearningRateInput, optimizer_.rates_shape(), dtype_, false);
   const auto to_layout = [&](ValueId value, size_t weight, const char* layout) {
     return builder.apply("reshard", {value},
                          {{"variable", static_cast<int64_t>(weight)}, {"layout", layout}});
@@ -104,7 +104,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   }
   const auto scope = builder.scope(optimizer_.name());
   const Optimizer::Result result =
-      optimizer_.apply(builder, updates, frame.optimizer, rate, apply_now);
+      optimizer_.apply(builder, updates, frame.optimizer, rates, apply_now);
   if (config_.run.log_norms && apply_now) {
     update_norms(frame, updates, result.params);
   }

@@ -15,6 +15,8 @@
 
 namespace meshtrain {
 
+class Pattern;  // mesh/layout_map.h
+
 // --- losses -----------------------------------------------------------------------------------
 // The reduced loss of one output: a scalar. `sample_weight` may be kNone. Division is always by the
 // *global* count. Shapes were checked by check_loss.
@@ -57,7 +59,8 @@ struct OptimizerScalar {
   double initial = 0;
 };
 
-// One file per family: optimizer_*.cc; the rules share optimizer_rules.h.
+// One file per family: optimizer_*.cc; the rules share optimizer_rules.h. A MultiOptimizer has
+// several members, each for some of the weights; any other optimizer is its only member.
 class Optimizer {
  public:
   explicit Optimizer(const ConfigObject& config);
@@ -70,11 +73,13 @@ class Optimizer {
   // `dtype`: the policy's. With a loss scale its own three come first: steps tried, step_counter,
   // dynamic_scale.
   std::vector<OptimizerScalar> scalars(DType dtype) const;
-  // The rate at `iteration` (raw): constant, or a schedule's.
-  double learning_rate(int64_t iteration) const;
-  bool has_schedule() const;           // the rate is not the same at all iterations
+  // The rate of a member at `iteration` (raw): constant, or a schedule's.
+  double learning_rate(int64_t iteration, size_t member = 0) const;
+  size_t num_members() const { return members_.size(); }
+  Shape rates_shape() const;           // (members,), or () of one
+  bool has_schedule() const;           // a rate is not the same at all iterations
   int64_t accumulation_steps() const;  // 1 = none
-  bool uses_ema() const;
+  bool uses_ema(std::string_view weight_path) const;
   // LossScaleOptimizer: a step whose gradients are not all finite changes no weight and does not
   // count as an iteration.
   bool scales_loss() const { return !scale_name_.empty(); }
@@ -98,18 +103,27 @@ class Optimizer {
     State state;                              // new values
   };
   // One `apply` in Keras' exact order (7.1: accumulate, clip, decay, update, EMA, constraint).
-  // `rate`: float scalar. `apply_now` is false for the program that only accumulates (iterations
-  // where (raw+1) mod N != 0).
-  Result apply(Builder& builder, std::vector<WeightUpdate> weights, State state, ValueId rate,
+  // `rates`: the members' learning rates, floats of rates_shape(). `apply_now` is false for the
+  // program that only accumulates (iterations where (raw+1) mod N != 0).
+  Result apply(Builder& builder, std::vector<WeightUpdate> weights, State state, ValueId rates,
                bool apply_now) const;
 
  private:
-  Result apply_finite(Builder& builder, const std::vector<WeightUpdate>& weights, State state,
-                      ValueId rate, bool apply_now) const;
+  struct Member {
+    ConfigObject config;
+    std::string key;
+    std::shared_ptr<const Pattern> pattern;  // the key
+    std::string name;                        // its own among the members
+  };
+  size_t member_of(std::string_view weight_path) const;
+  static std::vector<OptimizerScalar> scalars_of(const Member& member, DType dtype);
+  Result apply_members(Builder& builder, const std::vector<WeightUpdate>& weights,
+                       const State& state, ValueId rates, bool apply_now) const;
   Result apply_if_finite(Builder& builder, std::vector<WeightUpdate> weights, State state,
-                         ValueId rate, bool apply_now) const;
+                         ValueId rates, bool apply_now) const;
 
-  ConfigObject config_;  // of the rule: the inner optimizer's under a loss scale
+  std::vector<Member> members_;
+  std::optional<double> loss_factor_;  // a fixed one; a dynamic scale takes its place
   std::string name_;
   std::string scale_name_;  // of the LossScaleOptimizer; empty: none
   double initial_scale_ = 1;

@@ -1,14 +1,13 @@
-// What every optimizer shares: the order of one apply (accumulate, clip, decay, rule, average,
-// overwrite, constraint), slots and paths. Source: Keras 3 optimizers/base_optimizer.py and
-// loss_scale_optimizer.py.
+// What every optimizer shares: its members, slots and paths, and the loss scale. Source: Keras 3
+// optimizers/multi_optimizer.py and loss_scale_optimizer.py.
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
+#include "config/optimizer_members.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
-#include "nn/graph_parts.h"
 #include "nn/optimizer_rules.h"
-#include "nn/regularizers.h"
 #include "nn/schedules.h"
 
 namespace meshtrain {
@@ -20,164 +19,58 @@ std::string name_of(const ConfigObject& config) {
   return string_or(config, "name", to_snake_case(config.class_name));
 }
 
-// Builds the parts of one apply; lives for the call.
-class Apply {
- public:
-  Apply(Builder& b, const ConfigObject& config, int64_t accumulation, ValueId raw_iteration,
-        ValueId rate)
-      : b_(b),
-        config_(config),
-        rule_(find_rule(config)),
-        step_(b, config, rule_iteration(b, accumulation, raw_iteration), rate) {
-    const ConfigValue& patterns = value_or_null(config, "exclude_from_weight_decay");
-    if (patterns.is_list()) {
-      for (const ConfigValue& pattern : patterns.list()) {
-        excluded_.emplace_back(pattern.string(), pattern.loc);
-      }
-    }
-  }
-
-  // The rule's scalars: their values before the update, then their new ones.
-  std::vector<ValueId> begin(std::vector<ValueId> scalars) {
-    step_.scalars = std::move(scalars);
-    if (rule_.begin != nullptr) {
-      rule_.begin(step_);
-    }
-    return step_.scalars;
-  }
-
-  // Gradients clipped by the one clip that is set; kNone is returned as it is.
-  void clip(std::vector<ValueId>& grads) {
-    if (number_or(config_, "clipnorm", 0) > 0) {
-      for (ValueId& grad : grads) {
-        grad = grad == kNone ? kNone : clip_by_norm(grad, config_.number("clipnorm"));
-      }
-    } else if (number_or(config_, "global_clipnorm", 0) > 0) {
-      clip_by_global_norm(grads, config_.number("global_clipnorm"));
-    } else if (number_or(config_, "clipvalue", 0) > 0) {
-      const double limit = config_.number("clipvalue");
-      for (ValueId& grad : grads) {
-        grad = grad == kNone ? kNone : b_.clamp(grad, -limit, limit);
-      }
-    }
-  }
-
-  // Decay and rule: the new parameter, then the rule's new slots.
-  std::vector<ValueId> update(const std::string& path, ValueId param, ValueId grad,
-                              std::span<const ValueId> slots) {
-    const double decay = weight_decay({path, b_.shape(param).size()});
-    return rule_.update(step_,
-                        {path, param, grad, slots, step_.decay_rate(decay, b_.dtype(param))});
-  }
-
-  // m * average + (1 - m) * param, where m is 0 at the first iteration.
-  ValueId average(ValueId average, ValueId param) {
-    const DType dtype = b_.dtype(param);
-    const ValueId old = step_.shared("ema of old", dtype, [&] {
-      const ValueId is_first = b_.binary("eq", step_.iteration(), b_.constant(0, DType::kInt64));
-      const double momentum = config_.number("ema_momentum");
-      return b_.select(is_first, b_.constant(0, dtype), b_.constant(momentum, dtype));
-    });
-    const ValueId fresh =
-        step_.shared("ema of new", dtype, [&] { return b_.sub(b_.constant(1, dtype), old); });
-    return b_.add(b_.mul(average, old), b_.mul(param, fresh));
-  }
-
-  // The average instead of the parameter every ema_overwrite_frequency iterations.
-  ValueId overwrite(ValueId param, ValueId average) {
-    if (!config_.has("ema_overwrite_frequency")) {
-      return param;
-    }
-    const ValueId now = step_.shared("overwrite", DType::kBool, [&] {
-      const ValueId frequency = b_.constant(
-          static_cast<double>(config_.integer("ema_overwrite_frequency")), DType::kInt64);
-      const ValueId next = b_.add(step_.iteration(), b_.constant(1, DType::kInt64));
-      return b_.binary("eq", next, b_.mul(b_.div(next, frequency), frequency));
-    });
-    return b_.select(now, average, param);
-  }
-
- private:
-  // Iterations as the rules count them: floor(raw / accumulation steps).
-  static ValueId rule_iteration(Builder& b, int64_t accumulation, ValueId raw) {
-    return accumulation == 1
-               ? raw
-               : b.div(raw, b.constant(static_cast<double>(accumulation), DType::kInt64));
-  }
-
-  double weight_decay(const WeightKind& weight) const {
-    const size_t slash = weight.path.rfind('/');
-    const std::string_view name =
-        slash == std::string_view::npos ? weight.path : weight.path.substr(slash + 1);
-    if (std::any_of(excluded_.begin(), excluded_.end(),
-                    [&](const Pattern& pattern) { return pattern.search(name); })) {
-      return 0;
-    }
-    const char* argument =
-        rule_.decay_argument == nullptr ? "weight_decay" : rule_.decay_argument(config_, weight);
-    return number_or(config_, argument, 0);
-  }
-
-  ValueId clip_by_norm(ValueId grad, double limit) {
-    // sqrt(0) is 0 here and nothing is differentiated, so no guard is needed.
-    const ValueId norm = b_.sqrt(b_.reduce_sum_all(b_.square(grad)));
-    return b_.div(b_.mul(grad, limit), b_.maximum(norm, limit));
-  }
-
-  void clip_by_global_norm(std::vector<ValueId>& grads, double limit) {
-    std::vector<ValueId> squares;
-    for (const ValueId grad : grads) {
-      if (grad != kNone) {
-        const ValueId square = b_.reduce_sum_all(b_.square(grad));
-        squares.push_back(squares.empty() ? square : b_.cast(square, b_.dtype(squares[0])));
-      }
-    }
-    if (squares.empty()) {
-      return;
-    }
-    const ValueId norm = b_.sqrt(sum_of_scalars(b_, squares));
-    const ValueId finite = b_.mul(b_.minimum(b_.unary("reciprocal", norm), 1 / limit), limit);
-    // norm - norm is 0 for a finite norm and NaN otherwise, which then reaches every weight.
-    const ValueId scale = b_.add(finite, b_.sub(norm, norm));
-    for (ValueId& grad : grads) {
-      if (grad != kNone) {
-        grad = b_.mul(grad, step_.shared("clip", b_.dtype(grad),
-                                         [&] { return b_.cast(scale, b_.dtype(grad)); }));
-      }
-    }
-  }
-
-  Builder& b_;
-  const ConfigObject& config_;
-  const OptimizerDef& rule_;
-  RuleStep step_;
-  std::vector<Pattern> excluded_;  // names of weights that do not decay
-};
-
 }  // namespace
 
-Optimizer::Optimizer(const ConfigObject& config) : config_(config) {
-  if (config.class_name == "LossScaleOptimizer") {
-    scale_name_ = name_of(config);
-    initial_scale_ = config.number("initial_scale");
-    growth_steps_ = config.integer("dynamic_growth_steps");
-    const std::shared_ptr<ConfigObject> inner =
-        std::get<std::shared_ptr<ConfigObject>>(config.arg("inner_optimizer").data);
-    config_ = *inner;
+Optimizer::Optimizer(const ConfigObject& given) {
+  const bool scales = given.class_name == "LossScaleOptimizer";
+  const ConfigObject& config = scales ? given.arg("inner_optimizer").object() : given;
+  if (scales) {
+    scale_name_ = name_of(given);
+    initial_scale_ = given.number("initial_scale");
+    growth_steps_ = given.integer("dynamic_growth_steps");
   }
-  find_rule(config_);
-  name_ = name_of(config_);
+  name_ = name_of(config);
+  if (config.has("loss_scale_factor")) {
+    loss_factor_ = config.number("loss_scale_factor");
+  }
+  std::set<std::string> names;
+  for (const OptimizerMember& member : optimizer_members(config)) {
+    find_rule(*member.config);
+    Member& added = members_.emplace_back();
+    added.config = *member.config;
+    added.key = member.key;
+    added.pattern = std::make_shared<const Pattern>(member.key, member.loc);
+    added.name = name_of(added.config);
+    for (int n = 1; !names.insert(added.name).second; ++n) {  // as Keras counts them
+      added.name = fmt::format("{}_{}", name_of(added.config), n);
+    }
+  }
+}
+
+// A key that is the path comes before the patterns; the first member has all others.
+size_t Optimizer::member_of(std::string_view weight_path) const {
+  size_t found = 0;
+  for (size_t m = 1; m < members_.size(); ++m) {
+    if (members_[m].key == weight_path) {
+      return m;
+    }
+    if (members_[m].pattern->full_match(weight_path)) {
+      found = m;
+    }
+  }
+  return found;
 }
 
 std::vector<SlotSpec> Optimizer::slots(std::string_view weight_path, size_t rank) const {
+  const ConfigObject& config = members_[member_of(weight_path)].config;
   std::vector<SlotSpec> slots;
-  if (uses_ema()) {
+  if (config.boolean("use_ema")) {
     slots.push_back({"average"});
   }
   if (accumulation_steps() > 1) {
     slots.push_back({"gradient_accumulator"});
   }
-  for (SlotSpec& slot : find_rule(config_).slots(config_, {weight_path, rank})) {
+  for (SlotSpec& slot : find_rule(config).slots(config, {weight_path, rank})) {
     slots.push_back(std::move(slot));
   }
   return slots;
@@ -186,7 +79,7 @@ std::vector<SlotSpec> Optimizer::slots(std::string_view weight_path, size_t rank
 std::string Optimizer::slot_path(std::string_view weight_path, std::string_view slot) const {
   std::string reference(weight_path);
   std::replace(reference.begin(), reference.end(), '/', '_');
-  return fmt::format("{}/{}_{}", name_, reference, slot);
+  return fmt::format("{}/{}_{}", members_[member_of(weight_path)].name, reference, slot);
 }
 
 std::vector<OptimizerScalar> Optimizer::scalars(DType dtype) const {
@@ -196,103 +89,111 @@ std::vector<OptimizerScalar> Optimizer::scalars(DType dtype) const {
            {scale_name_ + "/step_counter", DType::kInt64, 0},
            {scale_name_ + "/dynamic_scale", dtype, initial_scale_}};
   }
-  if (const OptimizerDef& rule = find_rule(config_); rule.scalars != nullptr) {
-    for (OptimizerScalar& scalar : rule.scalars(config_, dtype)) {
-      scalar.path = name_ + "/" + scalar.path;
+  for (const Member& member : members_) {
+    for (OptimizerScalar& scalar : scalars_of(member, dtype)) {
       out.push_back(std::move(scalar));
     }
   }
   return out;
 }
 
-double Optimizer::learning_rate(int64_t iteration) const {
-  const ConfigValue& rate = config_.arg("learning_rate");
+std::vector<OptimizerScalar> Optimizer::scalars_of(const Member& member, DType dtype) {
+  const OptimizerDef& rule = find_rule(member.config);
+  std::vector<OptimizerScalar> out;
+  if (rule.scalars != nullptr) {
+    out = rule.scalars(member.config, dtype);
+  }
+  for (OptimizerScalar& scalar : out) {
+    scalar.path = member.name + "/" + scalar.path;
+  }
+  return out;
+}
+
+double Optimizer::learning_rate(int64_t iteration, size_t member) const {
+  const ConfigValue& rate = members_[member].config.arg("learning_rate");
   return rate.is_object() ? schedule_rate(rate.object(), iteration) : rate.number();
 }
 
+Shape Optimizer::rates_shape() const {
+  return members_.size() == 1 ? Shape() : Shape{std::ssize(members_)};
+}
+
 bool Optimizer::has_schedule() const {
-  return config_.arg("learning_rate").is_object();
+  return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.config.arg("learning_rate").is_object();
+  });
 }
 
 int64_t Optimizer::accumulation_steps() const {
-  return std::max<int64_t>(1, integer_or(config_, "gradient_accumulation_steps", 1));
+  return meshtrain::accumulation_steps(members_[0].config);
 }
 
-bool Optimizer::uses_ema() const {
-  return config_.boolean("use_ema");
+bool Optimizer::uses_ema(std::string_view weight_path) const {
+  return members_[member_of(weight_path)].config.boolean("use_ema");
 }
 
 ValueId Optimizer::scaled_loss(Builder& b, ValueId loss, std::span<const ValueId> scalars) const {
   if (scales_loss()) {
     return b.mul(loss, b.cast(scalars[kScaleScalars - 1], b.dtype(loss)));
   }
-  return config_.has("loss_scale_factor") ? b.mul(loss, config_.number("loss_scale_factor")) : loss;
+  return loss_factor_ ? b.mul(loss, *loss_factor_) : loss;
 }
 
 ValueId Optimizer::unscaled(Builder& b, ValueId value, std::span<const ValueId> scalars) const {
   if (scales_loss()) {
     return b.div(value, b.cast(scalars[kScaleScalars - 1], b.dtype(value)));
   }
-  return config_.has("loss_scale_factor") ? b.div(value, config_.number("loss_scale_factor"))
-                                          : value;
+  return loss_factor_ ? b.div(value, *loss_factor_) : value;
 }
 
 Optimizer::Result Optimizer::apply(Builder& builder, std::vector<WeightUpdate> weights, State state,
-                                   ValueId rate, bool apply_now) const {
+                                   ValueId rates, bool apply_now) const {
   const Builder::Scope scope = builder.scope(name_);
-  return scales_loss()
-             ? apply_if_finite(builder, std::move(weights), std::move(state), rate, apply_now)
-             : apply_finite(builder, weights, std::move(state), rate, apply_now);
+  if (scales_loss()) {
+    return apply_if_finite(builder, std::move(weights), std::move(state), rates, apply_now);
+  }
+  for (WeightUpdate& weight : weights) {
+    if (loss_factor_ && weight.grad != kNone) {
+      weight.grad = builder.div(weight.grad, *loss_factor_);
+    }
+  }
+  return apply_members(builder, weights, state, rates, apply_now);
 }
 
-Optimizer::Result Optimizer::apply_finite(Builder& builder,
-                                          const std::vector<WeightUpdate>& weights, State state,
-                                          ValueId rate, bool apply_now) const {
-  const int64_t steps = accumulation_steps();
-  const size_t accumulator = uses_ema() ? 1 : 0;  // index of its slot, when steps > 1
-  const size_t first_rule_slot = accumulator + (steps > 1 ? 1 : 0);
-  Apply apply(builder, config_, steps, state.iteration, rate);
+// Each member on its own weights and scalars.
+Optimizer::Result Optimizer::apply_members(Builder& b, const std::vector<WeightUpdate>& weights,
+                                           const State& state, ValueId rates,
+                                           bool apply_now) const {
+  if (members_.size() == 1) {
+    return apply_rule(b, members_[0].config, weights, state, rates, apply_now);
+  }
   Result result;
-  std::vector<ValueId> grads;
-  // A dynamic scale takes the place of the fixed factor: scaled_loss() knows one of them.
-  const bool has_factor = !scales_loss() && config_.has("loss_scale_factor");
-  for (const WeightUpdate& weight : weights) {
-    result.params.push_back(weight.param);
-    result.slots.push_back(weight.slots);
-    grads.push_back(weight.grad);
-    if (has_factor && weight.grad != kNone) {
-      grads.back() = builder.div(weight.grad, config_.number("loss_scale_factor"));
+  result.params.resize(weights.size());
+  result.slots.resize(weights.size());
+  auto scalar = state.scalars.begin();
+  for (size_t m = 0; m < members_.size(); ++m) {
+    std::vector<WeightUpdate> own;
+    std::vector<size_t> places;
+    for (size_t w = 0; w < weights.size(); ++w) {
+      if (member_of(weights[w].path) == m) {
+        own.push_back(weights[w]);
+        places.push_back(w);
+      }
     }
-    if (steps > 1 && weight.grad != kNone) {
-      const ValueId sum = builder.add(grads.back(), weight.slots[accumulator]);
-      grads.back() = apply_now ? builder.div(sum, static_cast<double>(steps)) : sum;
-      result.slots.back()[accumulator] =
-          apply_now ? builder.constant(0, builder.dtype(sum), builder.shape(sum)) : sum;
+    const Builder::Scope scope = b.scope(members_[m].name);
+    const auto place = static_cast<int64_t>(m);
+    const ValueId rate = b.reshape(b.slice(rates, 0, place, place + 1), {});
+    const auto end = scalar + std::ssize(scalars_of(members_[m], DType::kFloat32));
+    const Result part =
+        apply_rule(b, members_[m].config, own, {state.iteration, {scalar, end}}, rate, apply_now);
+    scalar = end;
+    for (size_t i = 0; i < places.size(); ++i) {
+      result.params[places[i]] = part.params[i];
+      result.slots[places[i]] = part.slots[i];
     }
-  }
-  result.state = {builder.add(state.iteration, builder.constant(1, DType::kInt64)), state.scalars};
-  if (apply_now) {
-    result.state.scalars = apply.begin(std::move(state.scalars));
-    apply.clip(grads);
-  }
-  for (size_t i = 0; i < weights.size(); ++i) {
-    std::vector<ValueId>& slots = result.slots[i];
-    if (apply_now && grads[i] != kNone) {
-      const std::vector<ValueId> rule_slots(slots.begin() + first_rule_slot, slots.end());
-      const std::vector<ValueId> updated =
-          apply.update(weights[i].path, weights[i].param, grads[i], rule_slots);
-      MESHTRAIN_CHECK(updated.size() == rule_slots.size() + 1, "{} has {} slots, for {}",
-                      weights[i].path, rule_slots.size(), updated.size() - 1);
-      result.params[i] = updated[0];
-      std::copy(updated.begin() + 1, updated.end(), slots.begin() + first_rule_slot);
-    }
-    if (uses_ema()) {
-      slots[0] = apply.average(slots[0], result.params[i]);
-      result.params[i] = apply.overwrite(result.params[i], slots[0]);
-    }
-    if (weights[i].constraint != nullptr && grads[i] != kNone) {
-      result.params[i] = add_constraint(builder, *weights[i].constraint, result.params[i]);
-    }
+    result.state.iteration = part.state.iteration;
+    result.state.scalars.insert(result.state.scalars.end(), part.state.scalars.begin(),
+                                part.state.scalars.end());
   }
   return result;
 }
@@ -300,7 +201,7 @@ Optimizer::Result Optimizer::apply_finite(Builder& builder,
 // The step on the gradients divided by the scale, or none at all. One non-finite element anywhere
 // makes the sum of all elements times 0 a NaN, on every device alike.
 Optimizer::Result Optimizer::apply_if_finite(Builder& b, std::vector<WeightUpdate> weights,
-                                             State state, ValueId rate, bool apply_now) const {
+                                             State state, ValueId rates, bool apply_now) const {
   const ValueId tried = state.scalars[0], counter = state.scalars[1], scale = state.scalars[2];
   const DType dtype = b.dtype(scale);
   ValueId sum = b.constant(0, dtype);
@@ -315,7 +216,7 @@ Optimizer::Result Optimizer::apply_if_finite(Builder& b, std::vector<WeightUpdat
     fresh = fresh == old ? old : b.select(is_finite, fresh, old);
   };
   State inner{state.iteration, {state.scalars.begin() + kScaleScalars, state.scalars.end()}};
-  Result result = apply_finite(b, weights, inner, rate, apply_now);
+  Result result = apply_members(b, weights, inner, rates, apply_now);
   for (size_t i = 0; i < weights.size(); ++i) {
     choose(result.params[i], weights[i].param);
     for (size_t s = 0; s < weights[i].slots.size(); ++s) {

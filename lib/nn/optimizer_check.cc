@@ -4,9 +4,10 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/optimizer_members.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
-#include "nn/compile.h"
+#include "nn/optimizer_rules.h"
 
 namespace meshtrain {
 namespace {
@@ -25,6 +26,14 @@ std::vector<std::string> parts_of(std::span<const std::string> paths) {
   return {parts.begin(), parts.end()};
 }
 
+void check_pattern(const std::string& pattern, const SourceLoc& loc, Diagnostics& diagnostics) {
+  try {
+    Pattern(pattern, loc);
+  } catch (const ConfigError& error) {
+    diagnostics.append(error.diagnostics());
+  }
+}
+
 void check_patterns(const ConfigObject& optimizer, std::string_view argument,
                     Diagnostics& diagnostics) {
   const ConfigValue& patterns = value_or_null(optimizer, argument);
@@ -32,11 +41,7 @@ void check_patterns(const ConfigObject& optimizer, std::string_view argument,
     return;
   }
   for (const ConfigValue& pattern : patterns.list()) {
-    try {
-      Pattern(pattern.string(), pattern.loc);
-    } catch (const ConfigError& error) {
-      diagnostics.append(error.diagnostics());
-    }
+    check_pattern(pattern.string(), pattern.loc, diagnostics);
   }
 }
 
@@ -62,16 +67,82 @@ void check_matches(const ConfigObject& optimizer, std::string_view argument,
   }
 }
 
+// Adds what is wrong with the keys of a MultiOptimizer for these weights.
+void check_keys(const ConfigObject& optimizer, std::span<const std::string> paths,
+                Diagnostics& diagnostics) {
+  const std::vector<OptimizerMember> members = optimizer_members(optimizer);
+  std::vector<bool> acts(members.size());
+  std::set<std::pair<size_t, size_t>> reported;
+  std::vector<Pattern> patterns;
+  for (const OptimizerMember& member : members) {
+    patterns.emplace_back(member.key, member.loc);
+  }
+  for (const std::string& path : paths) {
+    size_t pattern = 0, exact = 0;
+    for (size_t m = 1; m < members.size(); ++m) {
+      exact = members[m].key == path ? m : exact;
+      if (members[m].key == path || !patterns[m].full_match(path)) {
+        continue;
+      }
+      acts[m] = true;
+      if (pattern != 0 && exact == 0 && reported.insert({pattern, m}).second) {
+        diagnostics
+            .error("E121", members[m].loc,
+                   fmt::format("two keys of `optimizer_map` match the weight `{}`: `{}` and `{}`",
+                               path, members[pattern].key, members[m].key))
+            .help(fmt::format("make one narrower, or add `{}` itself", path));
+      }
+      pattern = m;
+    }
+    acts[exact] = true;
+  }
+  for (size_t m = 1; m < members.size(); ++m) {
+    if (!acts[m]) {
+      Diagnostic& d = diagnostics.warning(
+          "W202", members[m].loc,
+          fmt::format("`{}` of `optimizer_map` matches no whole path of a weight", members[m].key));
+      d.note("closest paths: " + join(nearest_names(members[m].key, paths, 2), ", "));
+    }
+  }
+}
+
+// Of members: no wrapper within, and what acts on all weights at once stands once.
+void check_members(const ConfigObject& optimizer, Diagnostics& diagnostics) {
+  const std::vector<OptimizerMember> members = optimizer_members(optimizer);
+  for (const OptimizerMember& member : members) {
+    const ConfigObject& own = *member.config;
+    if (own.class_name == "LossScaleOptimizer" || own.class_name == "MultiOptimizer") {
+      diagnostics
+          .error("E113", own.loc,
+                 fmt::format("a {} cannot be inside of a MultiOptimizer", own.class_name))
+          .help("a LossScaleOptimizer can be around it; name optimizers that update weights");
+      continue;
+    }
+    check_optimizer(own, diagnostics);
+    if (own.has("loss_scale_factor")) {
+      diagnostics.error("E113", own.loc_of("loss_scale_factor"),
+                        "`loss_scale_factor` belongs to the MultiOptimizer: there is one loss");
+    }
+    if (accumulation_steps(own) != accumulation_steps(*members[0].config)) {
+      diagnostics.error(
+          "E113",
+          own.has("gradient_accumulation_steps") ? own.loc_of("gradient_accumulation_steps")
+                                                 : own.loc,
+          "`gradient_accumulation_steps` must be the same for all optimizers of a MultiOptimizer");
+    }
+    check_pattern(member.key, member.loc, diagnostics);
+  }
+}
+
 }  // namespace
 
 void check_optimizer_patterns(const ConfigObject& optimizer, std::span<const std::string> paths,
                               Diagnostics& diagnostics) {
-  if (optimizer.class_name == "LossScaleOptimizer") {
-    check_optimizer_patterns(optimizer.arg("inner_optimizer").object(), paths, diagnostics);
-    return;
-  }
-  for (const std::string_view argument : kPatternArguments) {
-    check_matches(optimizer, argument, paths, diagnostics);
+  check_keys(optimizer, paths, diagnostics);
+  for (const OptimizerMember& member : optimizer_members(optimizer)) {
+    for (const std::string_view argument : kPatternArguments) {
+      check_matches(*member.config, argument, paths, diagnostics);
+    }
   }
 }
 
@@ -87,6 +158,12 @@ void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics) {
       return;
     }
     check_optimizer(inner, diagnostics);
+    return;
+  }
+  if (optimizer.class_name == "MultiOptimizer") {
+    if (optimizer.has("default_optimizer")) {  // else reported by the reader
+      check_members(optimizer, diagnostics);
+    }
     return;
   }
   for (const std::string_view argument : kPatternArguments) {

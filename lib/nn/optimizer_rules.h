@@ -1,6 +1,7 @@
 // The rule of an optimizer: its update of one weight. A rule is an entry of its family's table. The
-// code that all rules share (accumulation, clipping, averages, constraints, the loss scale) is in
-// optimizer.cc. Source: Keras 3 optimizers, one file each.
+// code that all rules share is in optimizer_apply.cc (accumulation, clipping, averages,
+// constraints) and optimizer.cc (members, the loss scale). Source: Keras 3 optimizers, one file
+// each.
 //
 // Rules of elementwise ops become one pass over the weight (passes/fuse.h); the rules of SGD,
 // RMSprop and Adam are one op, optimizer_update.
@@ -102,5 +103,14 @@ std::vector<OptimizerDef> matrix_rules();   // optimizer_matrix.cc: Adafactor, M
 
 // By Keras' class name; the config's reader has refused others.
 const OptimizerDef& find_rule(const ConfigObject& config);
+
+// Steps whose gradients are one update.
+int64_t accumulation_steps(const ConfigObject& config);
+
+// One apply of the rule that `config` names, in Keras' order: accumulate, clip, decay, rule,
+// average, overwrite, constraint. The gradients are those of the loss itself.
+Optimizer::Result apply_rule(Builder& builder, const ConfigObject& config,
+                             const std::vector<Optimizer::WeightUpdate>& weights,
+                             Optimizer::State state, ValueId rate, bool apply_now);
 
 }  // namespace meshtrain

@@ -136,18 +136,19 @@ Metric make_r2(const MetricRequest& request) {
   metric.name = request.name;
   metric.states = {{"num_samples", {}}};
   for (const char* name : {"squared_sum", "sum", "residual", "count"}) {
-    metric.states.push_back({name, {request.y_pred.back()}});
+    // The sum of squares about a mean far from 0 is a small difference of large sums.
+    metric.states.push_back({name, {request.y_pred.back()}, DType::kFloat64});
   }
   metric.update = [name = request.name](Builder& b, ValueId y, ValueId p, ValueId weight,
                                         std::span<const ValueId> state) {
     const Builder::Scope scope = b.scope("metric_" + name);
-    const DType dtype = b.dtype(state[0]);
+    const DType dtype = DType::kFloat64;
     y = b.cast(y, dtype);
     p = b.cast(p, dtype);
     to_same_rank(b, y, p);
     ValueId weights = b.broadcast_to(b.constant(1, dtype), b.shape(y));
     if (weight != kNone) {
-      weights = b.mul(weights, weight_beside(b, weight, y));
+      weights = b.mul(weights, weight_beside(b, b.cast(weight, dtype), y));
     }
     const ValueId weighted = b.mul(y, weights);
     const auto sum = [&](ValueId values) { return b.reduce_sum(values, {0}); };

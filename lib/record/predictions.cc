@@ -88,6 +88,13 @@ std::vector<NamedColumn> named_columns(const Predictions& predictions) {
   return columns;
 }
 
+// The name of an output's own column: `class_output` beside a named column `class`.
+std::string free_name(const std::string& name, const std::vector<NamedColumn>& columns) {
+  const bool is_taken = std::any_of(columns.begin(), columns.end(),
+                                    [&](const NamedColumn& column) { return column.name == name; });
+  return is_taken ? name + "_output" : name;
+}
+
 // A value of a named column with as many digits as a float32 has.
 std::string named_text(const nlohmann::json& value, bool is_json) {
   return value.is_number_float() ? fmt::format("{}", static_cast<float>(value.get<double>()))
@@ -104,7 +111,7 @@ std::string csv_text(const Predictions& predictions, int64_t samples) {
   }
   for (const NamedTensor& output : predictions.outputs) {
     for (int64_t i = 0; i < row_size(output.tensor); ++i) {
-      fields.push_back(csv_field(column_name(output, i)));
+      fields.push_back(csv_field(free_name(column_name(output, i), columns)));
     }
   }
   std::string text = join(fields, ",") + "\n";
@@ -148,10 +155,7 @@ std::string jsonl_text(const Predictions& predictions, int64_t samples) {
     }
     for (const NamedTensor& output : predictions.outputs) {
       int64_t index = sample * row_size(output.tensor);
-      const bool is_taken =
-          std::any_of(columns.begin(), columns.end(),
-                      [&](const NamedColumn& column) { return column.name == output.name; });
-      fields.push_back(json_text(nlohmann::json(output.name + (is_taken ? "_output" : ""))) + ":" +
+      fields.push_back(json_text(nlohmann::json(free_name(output.name, columns))) + ":" +
                        json_value(output.tensor, 1, index));
     }
     text += "{" + join(fields, ",") + "}\n";

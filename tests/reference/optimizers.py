@@ -65,7 +65,24 @@ SCALE = {"initial_scale": 16.0, "dynamic_growth_steps": 4}
 NON_FINITE = {3: np.inf, 4: np.nan, 13: -np.inf}  # at these steps in the first element of `wide`
 
 
+# Of several optimizers: that of all other weights, then those of others by path or pattern.
+SEVERAL = [
+    {"default_optimizer": ("Adam", LR), "loss_scale_factor": 4.0,
+     "optimizer_map": {"kernel|wide": ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "global_clipnorm": 0.5}),
+                       "bias": ("SGD", {"learning_rate": DECAY, "clipnorm": 0.1})}},
+    {"default_optimizer": ("Nadam", LR | {"gradient_accumulation_steps": 3}),
+     "optimizer_map": {".*": ("Nadam", LR | {"beta_1": 0.8, "gradient_accumulation_steps": 3, "use_ema": True,
+                                             "ema_overwrite_frequency": 5}),
+                       "conv": ("AdamW", LR | {"weight_decay": 0.1, "gradient_accumulation_steps": 3})}},
+]
+
+
 def make(name, config):
+    if name == "MultiOptimizer":
+        inner = {key: make(*member) for key, member in config["optimizer_map"].items()}
+        return keras.optimizers.MultiOptimizer(
+            keras.optimizers.OptimizerMap(make(*config["default_optimizer"]), inner),
+            loss_scale_factor=config.get("loss_scale_factor"))
     arguments = dict(config)
     excluded = arguments.pop("exclude_from_weight_decay", None)
     if isinstance(arguments.get("learning_rate"), dict):
@@ -94,12 +111,19 @@ def named(values):
     return {name: [float(f"{x:.12g}") for x in flat(v)] for name, v in zip(WEIGHTS, values)}
 
 
+def written(config):
+    """Members of a MultiOptimizer as objects."""
+    if isinstance(config, tuple):
+        return {"class_name": config[0], "config": config[1]}
+    return {k: written(v) for k, v in config.items()} if isinstance(config, dict) else config
+
+
 def run(name, config):
     optimizer, weights = make(name, config), variables()
     optimizer.build(weights)
     apply = jax.jit(optimizer.stateless_apply)
     now, own = [v.value for v in weights], [v.value for v in optimizer.variables]
-    entry = {"class_name": name, "config": config, "after": {}}
+    entry = {"class_name": name, "config": written(config), "after": {}}
     for step in range(1, STEPS + 1):
         now, own = apply(own, gradients(step), now)
         if step in SHOWN:
@@ -141,6 +165,7 @@ def optimizers():
     cases = [run(name, config) for name, own in OWN.items() for config in own]
     for name in OWN:
         cases += [run(name, LR | config) for config in SHARED]
+    cases += [run("MultiOptimizer", config) for config in SEVERAL]
     scaled = [run_scaled(name, config) for name, config in SCALED]
     write("optimizers", {"weights": {n: list(s) for n, s in WEIGHTS.items()}, "cases": cases,
                          "scaled": scaled})

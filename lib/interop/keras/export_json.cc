@@ -192,7 +192,8 @@ class JsonWriter {
     if (weights.size() == 1 && model_.outputs().size() == 1) {
       weights = OrderedJson::array({weights.front()});
     }
-    return {{"optimizer", object_json(compile.optimizer, Category::kOptimizer, kCompile)},
+    return {{"optimizer",
+             object_json(keras_optimizer(config_, model_), Category::kOptimizer, kCompile)},
             {"loss", per_output(compile.loss, Category::kLoss, false)},
             {"loss_weights", std::move(weights)},
             {"metrics", per_output(compile.metrics, Category::kMetric, true)},

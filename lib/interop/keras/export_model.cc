@@ -89,6 +89,29 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
   return out;
 }
 
+namespace {
+
+ConfigObject with_prefix(ConfigObject optimizer, const std::string& prefix) {
+  if (optimizer.has("inner_optimizer")) {
+    ConfigValue& inner = optimizer.args["inner_optimizer"];
+    inner.data = std::make_shared<ConfigObject>(with_prefix(inner.object(), prefix));
+  }
+  if (optimizer.class_name == "MultiOptimizer") {
+    for (auto& [key, member] : std::get<ConfigValue::Dict>(optimizer.args["optimizer_map"].data)) {
+      key = prefix + (key.find('|') == std::string::npos ? key : "(?:" + key + ")");
+    }
+  }
+  return optimizer;
+}
+
+}  // namespace
+
+ConfigObject keras_optimizer(const Config& config, const Model& model) {
+  const ConfigObject& optimizer = config.compile.optimizer;
+  return is_keras_sequential(config.model, model) ? with_prefix(optimizer, model.name() + "/")
+                                                  : optimizer;
+}
+
 std::string bare_name(const ConfigObject& object, Category category) {
   if (object.class_name == kLambda) {
     refuse_export(fmt::format("{} `{}`", category_name(category), object.string("function")),

@@ -28,6 +28,10 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
                                                                    Category category,
                                                                    bool with_defaults);
 
+// The optimizer with the keys of a MultiOptimizer as Keras' paths of weights: those of a Sequential
+// begin with its name.
+ConfigObject keras_optimizer(const Config& config, const Model& model);
+
 // A loss, metric or optimizer that is just a name: "mse"; empty when it has arguments.
 std::string bare_name(const ConfigObject& object, Category category);
 

@@ -131,6 +131,13 @@ OrderedJson object_json(const ConfigObject& object, Category category, const std
     config[spec->name] =
         spec->is_always_list && json.is_number() ? OrderedJson::array({json}) : json;
   }
+  if (object.class_name == "MultiOptimizer") {  // Keras has a class for its map
+    OrderedJson members = {{"default_optimizer", config["default_optimizer"]},
+                           {"optimizer_map", config["optimizer_map"]}};
+    config.erase("default_optimizer");
+    config["optimizer_map"] =
+        serialized(keras_module(category), "OptimizerMap", std::move(members));
+  }
   if (category == Category::kOptimizer && !config.contains("name")) {
     config["name"] = to_snake_case(object.class_name);
   }

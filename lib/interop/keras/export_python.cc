@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "config/cells.h"
+#include "config/optimizer_members.h"
 #include "interop/keras/export_call.h"
 #include "interop/keras/export_model.h"
 #include "interop/keras/export_objects.h"
@@ -302,12 +303,19 @@ class ScriptWriter {
 
   std::string compile() const {
     const CompileConfig& compile = config_.compile;
-    const ConfigObject& optimizer = compile.optimizer;
+    const ConfigObject optimizer = keras_optimizer(config_, model_);
     std::string out =
         fmt::format("optimizer = {}\n", python_object(optimizer, Category::kOptimizer));
-    if (optimizer.has("exclude_from_weight_decay")) {
-      out += fmt::format("optimizer.exclude_from_weight_decay(var_names={})\n",
-                         python_value(optimizer.arg("exclude_from_weight_decay"), Spec()));
+    const std::vector<OptimizerMember> members = optimizer_members(optimizer);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (!members[i].config->has("exclude_from_weight_decay")) {
+        continue;
+      }
+      // Keras has the default one behind the others.
+      const size_t place = (i + members.size() - 1) % members.size();
+      out += fmt::format("optimizer{}.exclude_from_weight_decay(var_names={})\n",
+                         members.size() == 1 ? "" : fmt::format(".optimizers[{}]", place),
+                         python_value(members[i].config->arg("exclude_from_weight_decay"), Spec()));
     }
     out += "model.compile(\n    optimizer=optimizer,\n";
     const auto add = [&](const char* name, const std::string& value) {

@@ -278,8 +278,8 @@ class ConfigWriter {
         continue;
       }
       std::vector<std::string> problems;
-      ConfigValue value =
-          ValueImporter(problems).value(by_output(*given, field), field, field.name);
+      const Json own = field.name == "optimizer" ? without_model_name(*given) : *given;
+      ConfigValue value = ValueImporter(problems).value(by_output(own, field), field, field.name);
       if (field.name == "optimizer" && !problems.empty()) {
         value = optimizer_without_rate(*given, field, problems);
       }
@@ -294,6 +294,29 @@ class ConfigWriter {
       }
     }
     return out.empty() ? "" : "\ncompile:\n" + out;
+  }
+
+  // The optimizer with the keys of a MultiOptimizer as paths of weights here, which do not begin
+  // with the name of a Sequential.
+  Json without_model_name(Json optimizer) const {
+    if (!optimizer.is_object()) {
+      return optimizer;
+    }
+    Json out = Json::object();
+    const bool is_map =
+        optimizer.contains("class_name") && optimizer["class_name"] == "OptimizerMap";
+    for (auto& [key, value] : optimizer.items()) {
+      out[key] = without_model_name(value);
+    }
+    const std::string prefix = model_.name + "/";
+    if (is_map && model_.is_sequential && out["config"].contains("optimizer_map")) {
+      Json members = Json::object();
+      for (const auto& [key, member] : out["config"]["optimizer_map"].items()) {
+        members[key.starts_with(prefix) ? key.substr(prefix.size()) : key] = member;
+      }
+      out["config"]["optimizer_map"] = std::move(members);
+    }
+    return out;
   }
 
   // The metrics that are here without those that are not, which are the problems.

@@ -167,6 +167,8 @@ class TreeMaker {
       case ValueKind::kObjectPerOutput:
       case ValueKind::kObjectsPerOutput:
         return objects(value, spec.category);
+      case ValueKind::kMap:
+        return spec.element == ValueKind::kObject ? objects(value, spec.category) : plain(value);
       default:
         return plain(value);
     }
@@ -269,7 +271,21 @@ class TreeMaker {
                                                    : scalar(name);
   }
 
-  YamlNode object_with(const ClassSpec& spec, const Json& config) {
+  // Keras has a class for the map of a MultiOptimizer; here its members are arguments.
+  static Json with_members(const Json& config) {
+    const Json* const map = find_member(config, "optimizer_map");
+    const Json* const members = map != nullptr ? find_member(*map, "config") : nullptr;
+    if (members == nullptr || !members->is_object()) {
+      return config;
+    }
+    Json out = config;
+    out.erase("optimizer_map");
+    out.update(*members);
+    return out;
+  }
+
+  YamlNode object_with(const ClassSpec& spec, const Json& given) {
+    const Json config = spec.name == "MultiOptimizer" ? with_members(given) : given;
     YamlNode args;
     args.kind = YamlNode::Kind::kMap;
     for (const auto& [key, entry] : config.items()) {

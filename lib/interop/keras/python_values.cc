@@ -90,7 +90,17 @@ std::string python_argument(const ConfigValue& value, const Spec& spec) {
 
 std::string python_object(const ConfigObject& object, Category category) {
   std::vector<std::string> parts;
+  const bool has_members = object.class_name == "MultiOptimizer";
+  if (has_members) {  // Keras has a class for its map
+    const Spec& member = *class_of(object, category).find("default_optimizer");
+    parts.push_back(fmt::format("keras.optimizers.OptimizerMap({}, {})",
+                                python_value(object.arg("default_optimizer"), member),
+                                python_value(object.arg("optimizer_map"), member)));
+  }
   for (const auto& [spec, value] : keras_args(object, category, false)) {
+    if (has_members && (spec->name == "default_optimizer" || spec->name == "optimizer_map")) {
+      continue;
+    }
     parts.push_back(fmt::format("{}={}", spec->name, python_argument(*value, *spec)));
   }
   return fmt::format(

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "config/catalogue.h"
+#include "config/run_files.h"
 #include "config/schema.h"
 #include "doctest/doctest.h"
 #include "unit/config/temp_config.h"
@@ -89,6 +90,37 @@ TEST_CASE("show_config: its text is a config that means the same") {
     again.files = {files.write("again.yaml", show_config(options, false))};
     CHECK(load_config(again).compile.optimizer.number("learning_rate") == std::stod(rate));
   }
+}
+
+// A run resumes only with the config that it had: reading it again must not change its text.
+TEST_CASE("show_config: arguments that say their defaults are no change") {
+  const test::TempFolder files;
+  LoadOptions options;
+  options.files = {files.write("t.yaml", R"(
+model:
+  layers:
+    - Input: {shape: [2]}
+    - Dense:
+        units: 3
+        kernel_regularizer: {L2: {l2: 0.01}}
+        bias_regularizer: {L1: 0.01}
+        kernel_initializer: {RandomNormal: {mean: 0.0, stddev: 0.05, seed: null}}
+        kernel_constraint: {MaxNorm: {max_value: 2}}
+        activation: {leaky_relu: {negative_slope: 0.2}}
+    - Activation: {activation: {softmax: {axis: -1}}}
+compile:
+  loss: mse
+  metrics: [{AUC: {num_thresholds: 200}}]
+  optimizer:
+    MultiOptimizer:
+      default_optimizer: {Adam: {learning_rate: 0.001, amsgrad: false}}
+      optimizer_map: {"dense/.*": {SGD: {learning_rate: 0.01, momentum: 0.0}}}
+data: {train: digits}
+)")};
+  const std::string shown = show_config(options, false);
+  LoadOptions again;
+  again.source = std::make_shared<SourceFile>(SourceFile{run_files::kResolved, shown});
+  CHECK(show_config(again, false) == shown);
 }
 
 TEST_CASE("show_config: the name Accuracy alone stays the word, with braces the class") {

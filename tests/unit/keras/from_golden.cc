@@ -20,9 +20,17 @@ ConfigValue value_from_json(const nlohmann::json& json) {
       list.push_back(value_from_json(entry));
     }
     value.data = std::move(list);
-  } else if (json.is_object()) {
-    value.data = std::make_shared<ConfigObject>(
-        object_from_json(Category::kSchedule, json["class_name"], json["config"]));
+  } else if (json.contains("class_name")) {
+    const std::string name = json["class_name"];
+    const bool is_optimizer = find_class(Category::kOptimizer, name) != nullptr;
+    value.data = std::make_shared<ConfigObject>(object_from_json(
+        is_optimizer ? Category::kOptimizer : Category::kSchedule, name, json["config"]));
+  } else if (json.is_object()) {  // optimizers by pattern
+    ConfigValue::Dict dict;
+    for (const auto& [key, entry] : json.items()) {
+      dict.emplace_back(key, value_from_json(entry));
+    }
+    value.data = std::move(dict);
   }
   return value;
 }

@@ -82,8 +82,9 @@ Graph OptimizerRun::graph(bool apply_now) const {
   for (const int scalar : scalars_) {
     state.scalars.push_back(b.parameter(scalar));
   }
-  const Optimizer::Result result =
-      optimizer_.apply(b, updates, state, b.input("learning_rate", {}, dtype_, false), apply_now);
+  const Optimizer::Result result = optimizer_.apply(
+      b, updates, state, b.input("learning_rate", optimizer_.rates_shape(), dtype_, false),
+      apply_now);
   const auto update = [&](int variable, ValueId before, ValueId after) {
     if (before != after) {
       b.update(variable, after);
@@ -119,7 +120,11 @@ void OptimizerRun::step(int64_t t, double factor, double odd) {
     inputs[gradient_input(i)] = std::move(grad);
   }
   const int64_t before = iteration();
-  inputs["learning_rate"] = tensor_of<double>(dtype_, {}, {optimizer_.learning_rate(before)});
+  HostTensor rates(dtype_, optimizer_.rates_shape());
+  for (size_t member = 0; member < optimizer_.num_members(); ++member) {
+    rates.set(static_cast<int64_t>(member), optimizer_.learning_rate(before, member));
+  }
+  inputs["learning_rate"] = std::move(rates);
   const bool apply_now = (before + 1) % optimizer_.accumulation_steps() == 0;
   if (!graphs_.contains(apply_now)) {
     graphs_[apply_now] = runner_->add(graph(apply_now));

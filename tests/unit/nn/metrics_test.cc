@@ -233,6 +233,14 @@ TEST_CASE("scores have Keras' values") {
              {.5714285, .3333333});
 }
 
+TEST_CASE("R2Score of targets far from 0 keeps its digits") {
+  // 1 - 2 / (14 / 3), whatever is added to both.
+  check_near({value_of("R2Score", {},
+                       {floats({3, 1}, {100001, 100004, 100003}),
+                        floats({3, 1}, {100002, 100004, 100004}), std::nullopt})},
+             {.5714285});
+}
+
 TEST_CASE("arguments of metrics must fit the output") {
   const auto complaint = [](const char* name, const NamedArgs& args) {
     Diagnostics diagnostics;

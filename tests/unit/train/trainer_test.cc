@@ -520,25 +520,47 @@ TEST_CASE("a signal lets the step finish and then ends the run") {
   forget_stop_signal();
 }
 
-TEST_CASE("class weights become sample weights by the label's class") {
-  FitConfig fit;
-  fit.class_weight = {{0, {0.5, {}}}, {2, {4, {}}}};
+TEST_CASE("class weights become sample weights") {
+  Config config;
+  config.fit.class_weight = {{"0", {0.5, {}}}, {"2", {4, {}}}};
+  config.compile.loss = {{"", default_object(Category::kLoss, "SparseCategoricalCrossentropy")}};
   Diagnostics diagnostics;
+  const auto weights_of = [&](Dataset& dataset) {
+    apply_class_weight(config, true, dataset, diagnostics);
+    REQUIRE(dataset.sample_weight);
+    return dataset.sample_weight->tensor()->clone();
+  };
   Dataset ids = dataset_of({0, 1, 2});
-  apply_class_weight(fit, ids, diagnostics);
-  REQUIRE(ids.sample_weight);
-  CHECK(ids.sample_weight->tensor()->at(0) == 0.5);
+  CHECK(weights_of(ids).at(0) == 0.5);
   CHECK(ids.sample_weight->tensor()->at(1) == 1);
   CHECK(ids.sample_weight->tensor()->at(2) == 4);
+  Dataset steps = dataset_of({0, 0});
+  steps.targets[0].rows = make_rows(tensor_of<int32_t>(DType::kInt32, {2, 3}, {0, 1, 2, 2, 1, 0}));
+  CHECK(weights_of(steps).shape() == Shape{2, 3});
+  CHECK(steps.sample_weight->tensor()->at(2) == 4);
+  CHECK(steps.sample_weight->tensor()->at(5) == 0.5);
+  Dataset named = dataset_of({0, 1, 2});
+  named.class_names = {"2", "0", "1"};
+  CHECK(weights_of(named).at(0) == 4);
+  CHECK(named.sample_weight->tensor()->at(1) == 0.5);
+  config.compile.loss[0].object = default_object(Category::kLoss, "CategoricalCrossentropy");
   Dataset one_hot = dataset_of({0, 0});
   one_hot.targets[0].rows =
       make_rows(tensor_of<double>(DType::kFloat32, {2, 3}, {0, 0, 1, 1, 0, 0}));
-  apply_class_weight(fit, one_hot, diagnostics);
-  CHECK(one_hot.sample_weight->tensor()->at(0) == 4);
+  CHECK(weights_of(one_hot).at(0) == 4);
   CHECK(one_hot.sample_weight->tensor()->at(1) == 0.5);
   CHECK_FALSE(diagnostics.has_errors());
-  apply_class_weight(fit, one_hot, diagnostics);
-  CHECK(diagnostics.has_errors());
+  apply_class_weight(config, true, one_hot, diagnostics);  // has weights
+  CHECK(diagnostics.num_errors() == 1);
+  config.compile.loss[0].object = default_object(Category::kLoss, "BinaryCrossentropy");
+  one_hot.sample_weight = nullptr;
+  apply_class_weight(config, true, one_hot, diagnostics);  // three yes or no a sample
+  CHECK(diagnostics.num_errors() == 2);
+  config.fit.class_weight = {{"no", {2, {}}}, {"3", {2, {}}}};
+  named.sample_weight = nullptr;
+  config.compile.loss.clear();
+  apply_class_weight(config, true, named, diagnostics);  // neither is a class
+  CHECK(diagnostics.num_errors() == 4);
 }
 
 TEST_CASE("data without weights beside weighted data get weights of one") {
