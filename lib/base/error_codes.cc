@@ -304,7 +304,8 @@ constexpr ErrorCode kCodes[] = {
      "take a sigmoid, for several classes a unit each."},
     {"W125", "a model that sees what it is to predict",
      "Targets are the ids that follow, and a layer lets a step see later ones, as layers that go "
-     "backwards and attention without a causal mask do. Such a model copies: its loss falls to "
+     "backwards, convolutions with `padding: same` and attention without a causal mask do. Such a "
+     "model copies: its loss falls to "
      "almost 0, and it generates nothing."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
@@ -326,6 +327,9 @@ constexpr ErrorCode kCodes[] = {
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},
+    {"W212", "a setting without effect",
+     "It acts only together with another one, which is not there, or the run is too short for it. "
+     "Often the other one was forgotten."},
     {"W312", "classes that a part of the data lacks",
      "Metrics over such a part say nothing of the class, and a class without training samples "
      "cannot be learned. Often the file is sorted and a split takes its end."},

@@ -138,6 +138,21 @@ struct Likeness {
 
 }  // namespace
 
+std::optional<std::string> nearest_path(std::string_view path,
+                                        std::span<const std::string> candidates) {
+  const std::string_view end = path.substr(path.rfind('/') + 1);
+  std::vector<std::string> alike;
+  for (const std::string& candidate : candidates) {
+    if (std::string_view(candidate).substr(candidate.rfind('/') + 1) == end) {
+      alike.push_back(candidate);
+    }
+  }
+  if (alike.empty()) {
+    return nearest_name(path, candidates);
+  }
+  return nearest_names(path, alike, 1).front();
+}
+
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, size_t count) {
   const std::string wanted = to_lower(name.substr(0, 128));

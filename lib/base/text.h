@@ -28,6 +28,9 @@ int edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `name`, if near enough to be a likely slip; case is ignored first.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
+// The same of paths: one with the same last part comes before all others.
+std::optional<std::string> nearest_path(std::string_view path,
+                                        std::span<const std::string> candidates);
 // Up to `count` candidates, nearest first, without a limit on the distance.
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, size_t count);

@@ -230,7 +230,7 @@ class Restorer {
       }
       const CheckpointTensor* tensor = saved(variable);
       if (tensor == nullptr) {
-        const auto near = nearest_name(variable.path, unexpected);
+        const auto near = nearest_path(variable.path, unexpected);
         lines.push_back(fmt::format("missing: {} {}{}", variable.path, kind_of(variable),
                                     near ? fmt::format("; it has `{}`", *near) : ""));
       } else if (kind_of(*tensor) != kind_of(variable)) {

@@ -265,7 +265,35 @@ std::string explain_other_name(std::string_view word) {
                          other);
     }
   }
-  return "";
+  const std::string policy = instead_of_policy(word);
+  return policy.empty()
+             ? ""
+             : fmt::format("{} (dtype policy): not here by that name; {}\n", word, policy);
+}
+
+// The classes that have an argument of this name.
+std::string explain_argument(std::string_view name) {
+  constexpr size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (int i = 0; i < kNumCategories; ++i) {
+    for (const ClassSpec& spec : classes(static_cast<Category>(i))) {
+      const Spec* const arg = spec.find(name);
+      if (arg != nullptr && arg->kind != ValueKind::kUnsupported &&
+          std::find(names.begin(), names.end(), spec.name) == names.end()) {
+        names.push_back(spec.name);
+      }
+    }
+  }
+  if (names.empty()) {
+    return "";
+  }
+  const std::string example = names[0];
+  if (names.size() > kMostNames) {
+    names.resize(kMostNames);
+    names.push_back("...");
+  }
+  return fmt::format("{0}: an argument of {1} (meshtrain explain {2}.{0})\n", name,
+                     join(names, ", "), example);
 }
 
 }  // namespace
@@ -302,10 +330,18 @@ std::optional<std::string> explain_word(std::string_view word) {
     const std::string other = explain_other_name(word);  // Linear: here also an activation
     text += (text.empty() || other.empty() ? "" : "\n") + other;
   }
+  if (text.empty()) {
+    text = explain_argument(word);
+  }
+  if (const std::string other = instead_of_word(word); text.empty() && !other.empty()) {
+    text = fmt::format("{}: {}\n", word, other);
+  }
   const std::string_view module = word.substr(0, dot);
   const auto is_module = [&](std::string_view name) { return name == module; };
-  constexpr std::string_view kModules[] = {"torch", "nn", "optim", "keras", "tf"};
-  if (text.empty() && std::any_of(std::begin(kModules), std::end(kModules), is_module)) {
+  constexpr std::string_view kModules[] = {"torch", "torchvision",  "nn",    "F",
+                                           "optim", "lr_scheduler", "keras", "tf"};
+  if (text.empty() && dot != std::string_view::npos &&
+      std::any_of(std::begin(kModules), std::end(kModules), is_module)) {
     return explain_word(word.substr(word.rfind('.') + 1));
   }
   return text.empty() ? std::nullopt : std::optional(text);

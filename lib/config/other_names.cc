@@ -32,10 +32,13 @@ constexpr OtherName kOtherNames[] = {
      "write `MaxPooling2D`, or 1D and 3D of it"},
     {Category::kLayer, "avgpool1d avgpool2d avgpool3d avgpool",
      "write `AveragePooling2D`, or 1D and 3D of it"},
-    {Category::kLayer, "adaptiveavgpool1d adaptiveavgpool2d adaptiveavgpool3d globalavgpool",
-     "write `GlobalAveragePooling2D`, or 1D and 3D of it"},
+    {Category::kLayer, "globalavgpool", "write `GlobalAveragePooling2D`, or 1D and 3D of it"},
+    {Category::kLayer, "adaptiveavgpool1d adaptiveavgpool2d adaptiveavgpool3d",
+     "write `AdaptiveAveragePooling2D: {output_size: [H, W]}`, or `GlobalAveragePooling2D` for "
+     "size 1; there are 1D and 3D of both"},
     {Category::kLayer, "adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d",
-     "write `GlobalMaxPooling2D`, or 1D and 3D of it"},
+     "write `AdaptiveMaxPooling2D: {output_size: [H, W]}`, or `GlobalMaxPooling2D` for size 1; "
+     "there are 1D and 3D of both"},
     {Category::kLayer, "convtranspose1d convtranspose2d convtranspose3d deconv deconv2d",
      "write `Conv2DTranspose`, or 1D and 3D of it"},
     {Category::kLayer, "dropout1d dropout2d dropout3d",
@@ -50,6 +53,14 @@ constexpr OtherName kOtherNames[] = {
     {Category::kLayer, "transformer transformerencoderlayer transformerdecoderlayer",
      "write `TransformerEncoder` or `TransformerDecoder`, in a `Repeat` for several"},
     {Category::kLayer, "pipeline", "write its layers one after the other"},
+    {Category::kLayer, "embeddingbag",
+     "write `Embedding`, then `GlobalAveragePooling1D`, or `Lambda: \"=sum(x, axis=1)\"`"},
+    {Category::kLayer, "pixelshuffle",
+     "write `Reshape` and `Permute`; `depth_to_space` of a `Lambda` has another order of channels"},
+    {Category::kLayer, "spectralnorm", "write `SpectralNormalization: {layer: {Dense: N}}`"},
+    {Category::kLayer, "weightnorm",
+     "no layer has this form of its kernel; `SpectralNormalization: {layer: {Dense: N}}` divides a "
+     "kernel by its largest singular value"},
     {Category::kLayer, "mixup cutmix",
      "it mixes targets, too, which a layer does not have; `RandomErasing` changes images alone"},
     {Category::kLayer, "textvectorization stringlookup integerlookup hashing hashedcrossing",
@@ -66,6 +77,8 @@ constexpr OtherName kOtherNames[] = {
     {Category::kLoss, "crossentropyloss softmaxcrossentropy crossentropywithlogits",
      "write `SparseCategoricalCrossentropy: {from_logits: true}`"},
     {Category::kLoss, "bceloss bce", "write `binary_crossentropy`"},
+    {Category::kLoss, "logloss",
+     "write `binary_crossentropy`, or `sparse_categorical_crossentropy` for several classes"},
     {Category::kLoss, "bcewithlogitsloss bcewithlogits sigmoidcrossentropy",
      "write `BinaryCrossentropy: {from_logits: true}`"},
     {Category::kLoss, "mseloss l2loss l2", "write `mean_squared_error`"},
@@ -73,8 +86,12 @@ constexpr OtherName kOtherNames[] = {
     {Category::kLoss, "smoothl1loss smoothl1 huberloss", "write `huber`"},
     {Category::kLoss, "kldivloss kldiv", "write `kl_divergence`"},
     {Category::kLoss, "poissonnllloss", "write `poisson`"},
-    {Category::kLoss, "cosineembeddingloss", "write `cosine_similarity`"},
+    {Category::kLoss, "cosineembeddingloss",
+     "write an expression of two outputs and targets of 1 and -1; `cosine_similarity` compares an "
+     "output with its target"},
     {Category::kLoss, "ctcloss", "write `ctc`"},
+    {Category::kMetric, "logloss",
+     "write `binary_crossentropy`, or `sparse_categorical_crossentropy` for several classes"},
     {Category::kMetric, "rmse", "write `RootMeanSquaredError`"},
     {Category::kMetric, "f1 fscore", "write `F1Score`"},
     {Category::kMetric, "r2", "write `R2Score`"},
@@ -86,6 +103,19 @@ constexpr OtherName kOtherNames[] = {
     {Category::kSchedule, "steplr exponentiallr",
      "write `ExponentialDecay`, with `staircase: true` for steps"},
     {Category::kSchedule, "multisteplr", "write `PiecewiseConstantDecay`"},
+    {Category::kSchedule, "onecyclelr",
+     "write `CosineDecay` with `warmup_target` and `warmup_steps`"},
+    {Category::kSchedule, "linearlr",
+     "write `PolynomialDecay`, or for a warm-up `CosineDecay` with `warmup_steps`"},
+    {Category::kSchedule, "lambdalr",
+     "write the callback `LearningRateScheduler` with an expression of `epoch` and `lr`"},
+    {Category::kCallback, "lambdalr",
+     "write `LearningRateScheduler` with an expression of `epoch` and `lr`"},
+    {Category::kCallback,
+     "steplr multisteplr exponentiallr cosineannealinglr cosineannealingwarmrestarts onecyclelr "
+     "linearlr",
+     "write a schedule as the `learning_rate` of the optimizer"},
+    {Category::kOptimizer, "lbfgs", "an update has one gradient of one batch; write `Adam`"},
     {Category::kInitializer, "xavieruniform xavier", "write `glorot_uniform`"},
     {Category::kInitializer, "xaviernormal", "write `glorot_normal`"},
     {Category::kInitializer, "kaiminguniform kaiming", "write `he_uniform`"},
@@ -96,11 +126,83 @@ constexpr OtherName kOtherNames[] = {
     {Category::kSource, "safetensors", "write the arrays as npz or hdf5"},
 };
 
+// Words that name no class.
+struct OtherWord {
+  std::string_view words;  // spelled as OtherName::names
+  std::string_view instead;
+};
+
+constexpr OtherWord kOtherWords[] = {
+    {"module lightningmodule", "write a list of layers: `model: {layers: [...]}`"},
+    {"model.parameters parameters", "`meshtrain summary CONFIG` lists the weights"},
+    {"requiresgrad", "write `trainable: false` of a layer, or `model: {frozen: [PATTERN]}`"},
+    {"paramgroups parametergroups",
+     "write `MultiOptimizer: {default_optimizer: {...}, optimizer_map: {\"backbone/.*\": {SGD: "
+     "{...}}}}`; a pattern matches whole paths of weights"},
+    {"embeddim",
+     "write `key_dim` of `MultiHeadAttention`, the size of one head: embed_dim / num_heads"},
+    {"hiddensize", "write `units` of the layer"},
+    {"numlayers",
+     "write one layer after the other; all but the last have `return_sequences: true`"},
+    {"paddingidx",
+     "write `mask_zero: true` of `Embedding`: id 0 is padding, which later layers leave out"},
+    {"eps", "write `epsilon` of the optimizer or the layer"},
+    {"betas", "write `beta_1` and `beta_2` of the optimizer"},
+    {"clipgradnorm", "write `global_clipnorm: 1.0` of the optimizer"},
+    {"clipgradvalue", "write `clipvalue: 1.0` of the optimizer"},
+    {"accumulation accumulategradbatches", "write `gradient_accumulation_steps` of the optimizer"},
+    {"ema averagedmodel",
+     "write `use_ema: true` of the optimizer; the callback `SwapEMAWeights` evaluates the "
+     "averages"},
+    {"ignoreindex", "write `ignore_class` of `SparseCategoricalCrossentropy`"},
+    {"posweight", "write `fit: {class_weight: {0: 1, 1: W}}`, for one label per sample"},
+    {"gan", "a step has one loss and one update: networks cannot take turns"},
+    {"hook registerforwardhook registerhook",
+     "no Python runs here; `meshtrain explain callbacks` lists what acts on training"},
+    {"nograd inferencemode eval",
+     "write nothing: `meshtrain evaluate` and `predict` keep no gradients"},
+    {"detach", "write `stop_gradient(x)` in the expression of a `Lambda`"},
+    {"backward zerograd", "write nothing: `meshtrain train` computes gradients and updates"},
+    {"torch.compile torch.jit", "write nothing: every model is compiled"},
+    {"dataloader dataset tensordataset",
+     "write `data: {train: {source: ...}}`; `fit.batch_size` and `data.shuffle` say how it is "
+     "read"},
+    {"numworkers pinmemory prefetchfactor",
+     "write nothing: a thread reads ahead; `data.prefetch` says how many batches"},
+    {"droplast", "write `data: {remainder: drop}`"},
+    {"randomsplit traintestsplit", "write `data: {split: {validation: 0.2, seed: 1}}`"},
+    {"manualseed setrandomseed seedeverything", "write `seed: 1`"},
+    {"save load statedict loadstatedict",
+     "`checkpoint` saves a run, `--resume` continues it, and `fit.initial_weights` reads weights"},
+    {"torch.export torch.onnx onnx", "`meshtrain export RUN -o m.onnx` writes the model"},
+    {"gradscaler", "write nothing: `dtype_policy: mixed_float16` scales the loss by itself"},
+    {"activationcheckpointing gradientcheckpointing", "write `model: {remat: {PATTERN: block}}`"},
+    {"device cuda", "write `--devices gpu:0`, or `devices` of `distribution.device_mesh`"},
+    {"initdevicemesh",
+     "write `distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model]}}`"},
+    {"distributeddataparallel ddp dataparallel", "write `distribution: {type: DataParallel}`"},
+    {"fsdp fullyshardeddataparallel fullyshard", "write `distribution: {zero: 3}`"},
+    {"zeroredundancyoptimizer", "write `distribution: {zero: 1}`"},
+    {"colwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [null, model]}}`"},
+    {"rowwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [model, null]}}`"},
+    {"distributedsampler",
+     "write nothing: the batch is global, and its order does not depend on the mesh"},
+    {"torchrun initprocessgroup",
+     "write nothing: `meshtrain train` starts one process per GPU; `meshtrain launch` starts "
+     "several "
+     "hosts"},
+};
+
 // "BatchNorm_2d" is "batchnorm2d".
 std::string bare(std::string_view name) {
   std::string out = to_lower(name);
   std::erase(out, '_');
   return out;
+}
+
+bool is_listed(std::string_view names, const std::string& name) {
+  const std::vector<std::string> list = split(std::string(names), ' ');
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
 }  // namespace
@@ -111,8 +213,7 @@ std::string instead_of(Category category, std::string_view spelled) {
     return fmt::format("write `L2: {0}` (or `L1: {0}`)", spelled);
   }
   for (const OtherName& entry : kOtherNames) {
-    const std::vector<std::string> names = split(std::string(entry.names), ' ');
-    if (entry.category == category && std::find(names.begin(), names.end(), name) != names.end()) {
+    if (entry.category == category && is_listed(entry.names, name)) {
       return std::string(entry.instead);
     }
   }
@@ -129,6 +230,16 @@ std::string instead_of(Category category, std::string_view spelled) {
   return "";
 }
 
+std::string instead_of_word(std::string_view spelled) {
+  const std::string word = bare(spelled);
+  for (const OtherWord& entry : kOtherWords) {
+    if (is_listed(entry.words, word)) {
+      return std::string(entry.instead);
+    }
+  }
+  return "";
+}
+
 std::string instead_of_policy(std::string_view spelled) {
   const std::string name = bare(spelled);
   const auto is = [&](std::initializer_list<std::string_view> names) {
@@ -138,6 +249,8 @@ std::string instead_of_policy(std::string_view spelled) {
              ? "write `mixed_float16` (float32 weights), or `float16` for all"
          : is({"bf16", "bfloat"})
              ? "write `mixed_bfloat16` (float32 weights), or `bfloat16` for all"
+         : is({"amp", "autocast", "mixed"})
+             ? "write `mixed_bfloat16`, or `mixed_float16` (both with float32 weights)"
          : is({"fp32", "float", "single", "f32", "32", "tf32"}) ? "write `float32`"
          : is({"fp64", "double", "f64", "64"})                  ? "write `float64`"
                                                                 : "";

@@ -12,6 +12,10 @@ namespace meshtrain {
 // here: "write `Dense: {units: N}`"; "" when nothing is known.
 std::string instead_of(Category category, std::string_view spelled);
 
+// What to write for a word of theirs that names no class, such as `DataLoader`; "" when nothing is
+// known.
+std::string instead_of_word(std::string_view spelled);
+
 // What to write for a dtype policy such as `fp16`; "" when nothing is known.
 std::string instead_of_policy(std::string_view spelled);
 

@@ -153,8 +153,9 @@ void bind_rate_expressions(YamlNode& root, Expressions& expressions, Diagnostics
       diagnostics
           .error("E132", schedule->loc,
                  fmt::format("cannot evaluate `{}`: {}", schedule->text, error.message))
-          .help(error.help.empty() ? "names are `epoch`, `lr`, `pi` and those of `vars`"
-                                   : error.help);
+          .help(starts_with(error.help, "did you mean")
+                    ? error.help
+                    : "names are `epoch`, `lr`, `pi` and those of `vars`; each epoch has one rate");
       schedule->text = "lr";
     }
   }

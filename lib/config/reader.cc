@@ -79,8 +79,11 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
                                      child.key, is_class ? "of" : "in", owner));
   const auto elsewhere = is_class ? std::nullopt : section_with_key(child.key);
+  const std::string other = instead_of_word(child.key);
   if (elsewhere) {
     d.help(fmt::format("there is `{}`", *elsewhere));
+  } else if (!other.empty()) {
+    d.help(other);
   } else {
     suggest(d, child.key, names);
   }
@@ -361,6 +364,8 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
   if (const std::string other = instead_of_policy(node.text);
       !other.empty() && spec.allowed == dtype_policy_names()) {
     d.help(other);
+  } else if (const std::string word = instead_of_word(node.text); !word.empty()) {
+    d.help(word);
   } else if (!try_number(node.text)) {
     suggest(d, node.text, spec.allowed);
   }

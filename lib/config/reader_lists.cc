@@ -101,8 +101,13 @@ ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const st
   }
   const bool infers = spec.allows_infer && *result.value == -1;
   if (!infers && *result.value < 1) {
-    wrong("E115", node.loc, spec, owner,
-          fmt::format("has size {}; a size is at least 1", *result.value));
+    if (spec.name == "dims") {  // of Permute
+      wrong("E115", node.loc, spec, owner, fmt::format("has the dimension {}", *result.value))
+          .help("dimensions count from 1 and leave the batch out: [2, 1] exchanges two");
+    } else {
+      wrong("E115", node.loc, spec, owner,
+            fmt::format("has size {}; a size is at least 1", *result.value));
+    }
   } else if (*result.value > static_cast<int64_t>(kMaxSize)) {
     wrong("E115", node.loc, spec, owner, "has a size above 2^31-1");
   }

@@ -20,6 +20,24 @@ bool names_class(Category category, const YamlNode& node) {
           }));
 }
 
+bool is_any_class(Category category, const std::string& name) {
+  return find_class(category, name) != nullptr || is_unsupported_class(category, name) ||
+         !instead_of(category, name).empty();
+}
+
+// `{CrossEntropyLoss: {ignore_index: -100}}`: a class that there is not, and no map by output,
+// whose entries are classes.
+bool names_other_class(Category category, const YamlNode& node) {
+  if (!node.is_map() || node.children.size() != 1 || !node.children[0].is_map()) {
+    return false;
+  }
+  const std::vector<YamlNode>& arguments = node.children[0].children;
+  return (!arguments.empty() || is_any_class(category, node.children[0].key)) &&
+         std::none_of(arguments.begin(), arguments.end(), [&](const YamlNode& argument) {
+           return argument.is_map() || is_any_class(category, argument.key);
+         });
+}
+
 // `keras.optimizers.Adam` and `Adam(learning_rate=0.001)`, as Python writes it: Adam.
 std::string bare_class(const std::string& spelled) {
   const std::string path = spelled.substr(0, spelled.find('('));
@@ -225,7 +243,8 @@ ConfigValue Reader::per_output(const YamlNode& node, const Spec& spec, const std
     std::transform(node.children.begin(), node.children.end(), std::back_inserter(list), one);
     return make_value(std::move(list), node.loc);
   }
-  if (!node.is_map() || names_class(spec.category, node)) {
+  if (!node.is_map() || names_class(spec.category, node) ||
+      names_other_class(spec.category, node)) {
     return object_value(node, spec.category);
   }
   ConfigValue::Dict dict;

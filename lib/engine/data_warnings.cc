@@ -216,6 +216,33 @@ void warn_of_scale(const Setup& setup, const Dataset& train, Diagnostics& warnin
   }
 }
 
+// Warns of a run that changes no weight.
+void warn_of_no_updates(const Setup& setup, const RunData& data, Diagnostics& warnings) {
+  const Config& config = setup.config();
+  const auto& weights = setup.model().weights();
+  if (!weights.empty() && std::none_of(weights.begin(), weights.end(),
+                                       [](const Weight* weight) { return weight->trainable; })) {
+    warnings.warning("W212", config.model.loc, "no weight of the model trains")
+        .help("`trainable: false` and `model.frozen` hold for all of them");
+  }
+  if (!data.train) {
+    return;
+  }
+  const int64_t batches = count_batches(data.train->num_samples, config.fit.batch_size,
+                                        config.data.remainder == Remainder::kDrop);
+  const int64_t wanted = config.fit.steps_per_epoch;
+  const int64_t steps = (wanted > 0 ? wanted : batches) * config.fit.epochs;
+  const int64_t period = setup.optimizer().accumulation_steps();
+  if (period > steps && steps > 0) {
+    warnings
+        .warning("W212", config.compile.optimizer.loc,
+                 fmt::format("`gradient_accumulation_steps` is {}, and the run has {} steps: no "
+                             "weight changes",
+                             period, steps))
+        .help("an update takes the gradients of that many batches");
+  }
+}
+
 }  // namespace
 
 void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings) {
@@ -234,6 +261,7 @@ void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics&
 
 void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings) {
   warn_of_skipped_parts(data, warnings);
+  warn_of_no_updates(setup, data, warnings);
   warn_of_classes(setup, data, warnings);
   if (data.train) {
     warn_of_scale(setup, *data.train, warnings);

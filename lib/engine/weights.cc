@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/checks.h"
 #include "nn/recurrent.h"
 #include "tensor/safetensors.h"
 
@@ -47,7 +48,7 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
       continue;  // of another batch, or not kept
     }
     if (found == by_name.end()) {
-      const auto nearest = nearest_name(weight.path, unexpected);
+      const auto nearest = nearest_path(weight.path, unexpected);
       problems.push_back(fmt::format("missing: {} {}{}", weight.path, shape_string(weight.shape),
                                      nearest ? fmt::format("; the file has `{}`", *nearest) : ""));
     } else if (found->second->tensor.shape() != weight.shape) {
@@ -58,6 +59,14 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
       out.push_back({weight.path, std::move(found->second->tensor)});
     } else {
       out.push_back({weight.path, found->second->tensor.cast(weight.dtype)});
+    }
+  }
+  for (const NamedTensor& tensor : out) {
+    if (first_nonfinite(tensor.tensor) >= 0) {
+      throw ConfigError(
+          "E414", loc,
+          fmt::format("the weights in `{}` hold NaN or infinity: {}", path, printable(tensor.name)))
+          .help("take weights of an earlier checkpoint, or of another export");
     }
   }
   for (const std::string& name : unexpected) {

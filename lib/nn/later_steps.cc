@@ -30,6 +30,11 @@ bool sees_later_steps(const Layer& layer, const LayerUse& use) {
     const ConfigValue* const causal = use.call_argument("use_causal_mask");
     return causal != nullptr && !causal->boolean() && !has_role(use, "decoder_attention_mask");
   }
+  if (name == "Conv1D" || name == "SeparableConv1D" || name == "DepthwiseConv1D") {
+    const ConfigValue& cells = layer.config()->arg("kernel_size");
+    const bool is_one = cells.is_int() ? cells.integer() == 1 : cells.integers() == Shape{1};
+    return layer.config()->string("padding") == "same" && !is_one;
+  }
   return layer.config() != nullptr && is_recurrent_class(name) && goes_backwards(layer);
 }
 

@@ -6,8 +6,8 @@
 namespace meshtrain {
 
 // The first call on the way from the inputs to `output`, an index of model.calls(), in which a step
-// sees later ones: attention without a mask of any kind, a layer that goes backwards. Null where
-// there is none, or none that is known.
+// sees later ones: attention without a mask of any kind, a layer that goes backwards, a convolution
+// with steps on both sides. Null where there is none, or none that is known.
 const Model::Call* call_of_later_steps(const Model& model, int output);
 
 }  // namespace meshtrain

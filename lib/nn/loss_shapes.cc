@@ -46,9 +46,14 @@ bool keeps_positions(const Shape& y_true, const Shape& y_pred) {
   return y_pred.size() > 2 && (y_true.size() == 1 || (y_true.size() == 2 && y_pred.size() > 3));
 }
 
-constexpr const char* kFlattenHelp =
-    "there is one target for each sample: put `Flatten`, or a global pooling such as "
-    "`GlobalAveragePooling2D`, before the last layers";
+std::string flatten_help(const Shape& y_pred) {
+  return fmt::format(
+      "there is one target for each sample: put `Flatten`, or a global pooling such as "
+      "`GlobalAveragePooling{}D`, before the last layers{}",
+      std::clamp<size_t>(y_pred.size() - 2, 1, 3),
+      y_pred.size() == 3 ? "; a recurrent layer gives its last step with `return_sequences: false`"
+                         : "");
+}
 
 void check_class_ids(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
                      Diagnostics& diagnostics) {
@@ -60,7 +65,7 @@ void check_class_ids(const ConfigObject& loss, const Shape& y_true, const Shape&
   if (same_shape(y_true, y_pred)) {
     problem.help("these targets are one value per class: use categorical_crossentropy");
   } else if (keeps_positions(y_true, y_pred)) {
-    problem.help(kFlattenHelp);
+    problem.help(flatten_help(y_pred));
   } else {
     problem.help(
         fmt::format("it takes one class id per position: targets {}", shape_string(wanted)));
@@ -98,8 +103,10 @@ void explain_mismatch(const ConfigObject& loss, const Shape& y_true, const Shape
       same_shape(without_last_one(y_true, y_pred.size()), without_axis(y_pred, -1));
   if (looks_sparse && is_classification(loss)) {
     problem.help(
-        fmt::format("these targets are class ids: use sparse_categorical_crossentropy, or "
-                    "`data: {{label: {{one_hot: {}}}}}`",
+        fmt::format("these targets are class ids: use {}, or `data: {{label: {{one_hot: {}}}}}`",
+                    find_class(Category::kLoss, loss.spelled) != nullptr
+                        ? "sparse_categorical_crossentropy"
+                        : "sparse_categorical_accuracy or another sparse metric",
                     y_pred.back()));
   } else if (looks_sparse) {
     problem.help(
@@ -107,7 +114,7 @@ void explain_mismatch(const ConfigObject& loss, const Shape& y_true, const Shape
                     "per sample let the last layer have 1 unit",
                     y_pred.back()));
   } else if (keeps_positions(y_true, y_pred)) {
-    problem.help(kFlattenHelp);
+    problem.help(flatten_help(y_pred));
   } else {
     problem.help(fmt::format("targets must have the output's shape {}", shape_string(y_pred)));
   }

@@ -67,6 +67,48 @@ void check_matches(const ConfigObject& optimizer, std::string_view argument,
   }
 }
 
+// Adds a W212 for each argument that acts only together with another one, which is not there.
+void warn_of_no_effect(const ConfigObject& optimizer, Diagnostics& diagnostics) {
+  const auto warn = [&](const ConfigObject& object, const char* argument, const std::string& help) {
+    diagnostics
+        .warning("W212", object.loc_of(argument),
+                 fmt::format("`{}` of {} has no effect", argument, object.class_name))
+        .help(help);
+  };
+  const auto is_given = [](const ConfigObject& object, const char* argument) {
+    return object.has(argument) && !object.arg(argument).is_default;
+  };
+  if (is_given(optimizer, "nesterov") && optimizer.boolean("nesterov") &&
+      number_or(optimizer, "momentum", 1) == 0) {
+    warn(optimizer, "nesterov", "`momentum: 0.9` gives it something to look ahead with");
+  }
+  if (is_given(optimizer, "ema_momentum") && !optimizer.boolean("use_ema")) {
+    warn(optimizer, "ema_momentum", "`use_ema: true` keeps the average");
+  }
+  if (is_given(optimizer, "exclude_from_weight_decay") &&
+      number_or(optimizer, "weight_decay", 0) == 0 &&
+      !optimizer.args.contains("adam_weight_decay")) {
+    warn(optimizer, "exclude_from_weight_decay", "no weight decays: `weight_decay: 0.01` would");
+  }
+  const ConfigValue& rate = value_or_null(optimizer, "learning_rate");
+  if (!rate.is_object() || rate.object().has("warmup_target")) {
+    return;
+  }
+  const ConfigObject& schedule = rate.object();
+  if (is_given(schedule, "warmup_steps") && schedule.integer("warmup_steps") > 0) {
+    warn(schedule, "warmup_steps", "`warmup_target: 1e-3` is the rate that they lead to");
+  }
+  if (schedule.class_name != "PolynomialDecay" &&
+      number_or(schedule, "initial_learning_rate", 1) == 0) {
+    diagnostics
+        .warning("W212", schedule.loc_of("initial_learning_rate"),
+                 fmt::format("the learning rate of {} is 0 at all steps", schedule.class_name))
+        .help(schedule.args.contains("warmup_target")
+                  ? "`warmup_target` is the rate after a warm-up from 0"
+                  : "write the rate of the first step");
+  }
+}
+
 // Adds what is wrong with the keys of a MultiOptimizer for these weights.
 void check_keys(const ConfigObject& optimizer, std::span<const std::string> paths,
                 Diagnostics& diagnostics) {
@@ -169,6 +211,7 @@ void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics) {
   for (const std::string_view argument : kPatternArguments) {
     check_patterns(optimizer, argument, diagnostics);
   }
+  warn_of_no_effect(optimizer, diagnostics);
   if (optimizer.has("ema_overwrite_frequency") && !optimizer.boolean("use_ema")) {
     diagnostics
         .error("E113", optimizer.loc_of("ema_overwrite_frequency"),

@@ -83,7 +83,10 @@ class Recurrent : public CompositeLayer {
   virtual bool takes_sequence(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
     if (inputs.empty() || inputs[0].size() != 3 || inputs[0][2] == kUnknownDim) {
       shape_error(diagnostics, inputs, "it takes (batch, steps, features), with known features")
-          .help("give the Input the shape [steps, features], or put an Embedding before it");
+          .help(!inputs.empty() && inputs[0].size() == 2
+                    ? "a recurrent layer before it needs `return_sequences: true`; else give the "
+                      "Input the shape [steps, features], or put an Embedding before it"
+                    : "give the Input the shape [steps, features], or put an Embedding before it");
       return false;
     }
     return true;

@@ -24,6 +24,33 @@ Operand constant_operand(ExprValue value) {
   return {.constant = std::move(value)};
 }
 
+// What other frameworks call operations.
+constexpr std::pair<std::string_view, std::string_view> kOtherOperations[] = {
+    {"cat", "concatenate"},  {"permute", "transpose"},
+    {"view", "reshape"},     {"unsqueeze", "expand_dims"},
+    {"mm", "matmul"},        {"bmm", "matmul"},
+    {"pow", "power"},        {"clamp", "clip"},
+    {"reduce_mean", "mean"}, {"reduce_sum", "sum"},
+    {"reduce_max", "max"}};
+
+// Refuses `cat(...)`, `x.mean(1)` and `torch.relu(x)` with the name here.
+void refuse_other_name(const ExprNode& node) {
+  const size_t dot = node.text.rfind('.');
+  const std::string name = node.text.substr(dot == std::string::npos ? 0 : dot + 1);
+  const auto* const other = std::find_if(std::begin(kOtherOperations), std::end(kOtherOperations),
+                                         [&](const auto& entry) { return entry.first == name; });
+  const std::string own = other != std::end(kOtherOperations) ? std::string(other->second) : name;
+  if (find_operation(node.text) == nullptr && own != node.text && find_operation(own) != nullptr) {
+    throw ExprError{node.offset,
+                    fmt::format("there is no function `{}`", node.text),
+                    {},
+                    fmt::format("write `{}(x, ...)`: {}", own,
+                                dot == std::string::npos ? "names are those of keras.ops"
+                                                         : "tensors have no methods here, and "
+                                                           "functions no module")};
+  }
+}
+
 class Tracer {
  public:
   Tracer(TensorProgram& out, const TensorNames& names) : out_(out), names_(names) {}
@@ -212,6 +239,7 @@ class Tracer {
       has_keyword = has_keyword || !node.keywords[i].empty();
     }
     const Operation* operation = find_operation(node.text);
+    refuse_other_name(node);
     if (!of_tensors && !has_keyword) {
       std::vector<ExprValue> constants;
       for (const Operand& operand : given) {

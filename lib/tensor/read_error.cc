@@ -16,7 +16,7 @@ InputFile open_input(const std::string& path, const char* missing_code, const ch
     if (error.error_number() == ENOENT || error.error_number() == ENOTDIR) {
       const std::vector<std::string> names = similar_files(path, 3);
       if (!names.empty()) {
-        problem.help(fmt::format("files in that folder: {}", join(names, ", ")));
+        problem.help(fmt::format("nearest files in that folder: {}", join(names, ", ")));
       } else {
         problem.help("there is no such folder, or it is empty");
       }

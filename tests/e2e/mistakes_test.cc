@@ -236,14 +236,16 @@ compile: {{loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
         "TransformerEncoder: {intermediate_dim: 4, num_heads: 2}",
         "TransformerDecoder: {intermediate_dim: 4, num_heads: 2, call: {use_causal_mask: false}}",
         "Bidirectional: {layer: {GRU: {units: 2, return_sequences: true}}}",
-        "GRU: {units: 2, return_sequences: true, go_backwards: true}"}) {
+        "GRU: {units: 2, return_sequences: true, go_backwards: true}",
+        "Conv1D: {filters: 4, kernel_size: 3, padding: same}"}) {
     CAPTURE(layer);
     CHECK_MESSAGE(contains(says(layer), "warning[W125]"), says(layer));
   }
   for (const char* layer :
        {"MultiHeadAttention: {num_heads: 2, key_dim: 2, call: {use_causal_mask: true}}",
         "TransformerDecoder: {intermediate_dim: 4, num_heads: 2}",
-        "GRU: {units: 2, return_sequences: true}"}) {
+        "GRU: {units: 2, return_sequences: true}", "Conv1D: {filters: 4, kernel_size: 1}",
+        "Conv1D: {filters: 4, kernel_size: 3, padding: causal}"}) {
     CAPTURE(layer);
     CHECK_MESSAGE(!contains(says(layer), "warning"), says(layer));
   }

@@ -63,6 +63,32 @@ TEST_CASE("names of other frameworks are no classes of this program") {
   CHECK(has(explain_word("multiheadattention"), "MultiHeadAttention (layer)"));
 }
 
+TEST_CASE("words of other frameworks that name no class lead to what to write") {
+  CHECK(explain_word("drop_last").value_or("") == "drop_last: write `data: {remainder: drop}`\n");
+  CHECK(has(explain_word("torch.utils.data.DataLoader"), "data: {train: {source: ...}}"));
+  CHECK(has(explain_word("FSDP"), "zero: 3"));
+  CHECK(has(explain_word("nn.Module"), "model: {layers: [...]}"));
+  CHECK(has(explain_word("nn.utils.clip_grad_norm_"), "global_clipnorm"));
+  CHECK(has(explain_word("eps"), "write `epsilon`"));
+  CHECK(has(explain_word("GAN"), "one loss"));
+  CHECK(has(explain_word("torch.compile"), "nothing"));
+  CHECK(has(explain_word("lr_scheduler.OneCycleLR"), "OneCycleLR (schedule): "));
+  CHECK(has(explain_word("log_loss"), "binary_crossentropy"));
+  CHECK(has(explain_word("AdaptiveAvgPool2d"), "AdaptiveAveragePooling2D: {output_size: [H, W]}"));
+  CHECK(has(explain_word("amp"), "amp (dtype policy): not here by that name; write `mixed_bf"));
+  for (const char* word : {"torch", "nn", "keras", "nn.nn", "tf.keras"}) {
+    CHECK_FALSE(explain_word(word).has_value());
+  }
+}
+
+TEST_CASE("an argument lists the classes that have it") {
+  CHECK(
+      has(explain_word("nesterov"), "nesterov: an argument of SGD, Muon (meshtrain explain SGD."));
+  CHECK(has(explain_word("momentum"), "BatchNormalization, SGD, RMSprop, "));
+  CHECK(has(explain_word("weight_decay"), "Adadelta, ... (meshtrain explain SGD.weight_decay)"));
+  CHECK(has(explain_word("SGD.momentum"), "SGD.momentum: "));
+}
+
 TEST_CASE("a kind of class is explained as the list of its classes") {
   for (const char* word : {"layers", "layer", "losses", "optimizers", "sources", "activations"}) {
     CAPTURE(word);

@@ -146,7 +146,7 @@ TEST_CASE("load_dataset: every missing file is named with its place and neighbou
   CHECK(error.code == "E300");
   CHECK(error.exit_code == 3);
   CHECK(error.says("trian.npy`: No such file"));
-  CHECK(error.says("files in that folder: train.npy"));
+  CHECK(error.says("nearest files in that folder: train.npy"));
   CHECK(error.says("none/y.npy`: No such file"));
   CHECK(error.says("no such folder"));
   CHECK(error.says("test.yaml:2:3"));

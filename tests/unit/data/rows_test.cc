@@ -221,7 +221,7 @@ TEST_CASE("several files by pattern or as a list are one array") {
   CHECK(none.code == "E300");
   CHECK(none.exit_code == 3);
   CHECK(none.says("no file matches `val_*.npz`"));
-  CHECK(none.says("files in that folder"));
+  CHECK(none.says("nearest files in that folder"));
   CHECK(none.says("test.yaml:2:3"));
 }
 

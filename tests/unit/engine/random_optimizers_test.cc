@@ -39,7 +39,8 @@ std::string random_rule(Random& random) {
        "ScheduleFreeAdamW: {learning_rate: 0.01, warmup_steps: 3"});
 }
 
-std::string random_optimizer(Random& random) {
+// "Adam: {...}"
+std::string random_member(Random& random, bool accumulates) {
   std::string rule = random_rule(random);
   rule += random.pick<std::string>(
       {"", "", ", clipnorm: 0.1", ", global_clipnorm: 0.2", ", clipvalue: 0.02"});
@@ -51,10 +52,18 @@ std::string random_optimizer(Random& random) {
     rule += ", use_ema: true, ema_momentum: 0.8";
     rule += random.chance(50) ? ", ema_overwrite_frequency: 2" : "";
   }
+  return rule + (accumulates ? ", gradient_accumulation_steps: 2}" : "}");
+}
+
+std::string random_optimizer(Random& random) {
+  const bool accumulates = random.chance(25);
+  std::string rule = random_member(random, accumulates);
   if (random.chance(25)) {
-    rule += ", gradient_accumulation_steps: 2";
+    rule = fmt::format(
+        "MultiOptimizer: {{default_optimizer: {{{}}}, optimizer_map: {{\"d./.*\": {{{}}}, "
+        "d2/bias: {{{}}}}}}}",
+        rule, random_member(random, accumulates), random_member(random, accumulates));
   }
-  rule += "}";
   if (random.chance(25)) {
     return "{LossScaleOptimizer: {inner_optimizer: {" + rule +
            "}, dynamic_growth_steps: 2, initial_scale: 8.0}}";

@@ -320,7 +320,8 @@ TEST_CASE("arguments that contradict each other are reported together") {
                   {{"ema_overwrite_frequency", 3}, {"exclude_from_weight_decay", {"d(1"}}}),
       diagnostics);
   REQUIRE(diagnostics.num_errors() == 2);
-  CHECK(diagnostics.list()[1].message == "`ema_overwrite_frequency` of SGD needs `use_ema: true`");
+  CHECK(diagnostics.list().back().message ==
+        "`ema_overwrite_frequency` of SGD needs `use_ema: true`");
   Diagnostics inner;
   check_optimizer(
       make_object(Category::kOptimizer, "LossScaleOptimizer",

@@ -197,7 +197,7 @@ TEST_CASE("read_npy: a missing file names its neighbours") {
   CHECK(error.code == "E300");
   CHECK(error.exit_code == 3);
   CHECK(error.says("trian.npy"));
-  CHECK(error.says("files in that folder: train.npy"));
+  CHECK(error.says("nearest files in that folder: train.npy"));
   CHECK(caught([&] { read_npy(folder.path()); }).code == "E300");
 }
 
