@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/rnn.h"
+#include "ir/ops/window.h"
 #include "passes/step_dims.h"
 
 namespace meshtrain {
@@ -89,6 +90,8 @@ class IncrementalBuilder {
       return add_attention(node);
     if (node.op->name == "scan_rnn" && time_of(node.inputs[0]) != kNone)
       return add_scan(node);
+    if (node.op->name == "conv")
+      return add_conv(node);
     add_by_rule(node);
   }
 
@@ -312,6 +315,30 @@ class IncrementalBuilder {
       const ValueId states = mapped(node.outputs[i]);
       b_.update(caches[i], b_.squeeze(b_.slice(states, 1, steps_ - 1, steps_), 1));
     }
+  }
+
+  // A convolution over steps that ends each window with its own step: its cache is what the first
+  // windows of a run read of the steps before, which are zeros at the start of a sequence.
+  void add_conv(const Node& node) {
+    Window window = window_of(node.attrs);
+    const int64_t earlier = window_reach(window, 0, whole_.shape(node.inputs[1])[0]) - 1;
+    if (time_of(node.inputs[0]) != 1 || time_of(node.inputs[1]) != kNone ||
+        window.strides[0] != 1 || window.pads_before[0] != earlier || window.pads_after[0] != 0)
+      refuse_node(node, kJoinsSteps);
+    ValueList inputs = mapped_inputs(node);
+    if (earlier > 0) {
+      Shape shape = b_.shape(inputs[0]);
+      shape[1] = earlier;
+      const DType dtype = b_.dtype(inputs[0]);
+      const int variable = add_cache(node, "x", shape, dtype);
+      const ValueId before = earlier_state(variable, b_.constant(0, dtype, shape));
+      inputs[0] = b_.concat({before, inputs[0]}, 1);
+      b_.update(variable, b_.slice(inputs[0], 1, steps_, steps_ + earlier));
+    }
+    window.pads_before[0] = 0;
+    Attrs attrs = node.attrs;
+    set_window(attrs, window);
+    set(node.outputs[0], b_.add_node("conv", std::move(inputs), std::move(attrs))[0], 1);
   }
 
   const Graph& whole_;

@@ -1,11 +1,11 @@
 // A model of sequences as the program of its next steps: what generates a text a token at a time.
 //
 // The graph that predicts from (B, T) ids becomes one for (B, C) ids at positions p .. p + C - 1,
-// with the earlier steps in variables: keys and values of attention, states of recurrent cells. The
-// sharding rules say what a dimension of steps becomes: an op for which it is a pass factor treats
-// each step by itself. What such an op reads beside it from a table of T rows, as an embedding of
-// positions, is cut to its C rows. Attention must be causal; any other op that joins steps is an
-// obstacle.
+// with the earlier steps in variables: keys and values of attention, states of recurrent cells,
+// what windows of convolutions begin with. The sharding rules say what a dimension of steps
+// becomes: an op for which it is a pass factor treats each step by itself. What such an op reads
+// beside it from a table of T rows, as an embedding of positions, is cut to its C rows. Attention
+// and convolutions must be causal; any other op that joins steps is an obstacle.
 #pragma once
 
 #include <span>

@@ -82,6 +82,15 @@ constexpr const char* kRecurrent = R"(
     - Dense: {units: 11}
 )";
 
+constexpr const char* kConvolutions = R"(
+    - Embedding: {name: e, input_dim: 11, output_dim: 8}
+    - Conv1D: {name: a, filters: 8, kernel_size: 3, padding: causal, activation: tanh}
+    - Conv1D: {name: b, filters: 8, kernel_size: 2, dilation_rate: 4, groups: 2, padding: causal}
+    - Add: {name: s, inputs: [a, b]}
+    - Conv1D: {filters: 6, kernel_size: 2, padding: causal}
+    - Conv1D: {filters: 11, kernel_size: 1}
+)";
+
 std::vector<int32_t> ids_of(uint64_t seed) {
   std::vector<int32_t> ids;
   for (uint64_t i = 0; i < kRows * kLength; ++i)
@@ -184,13 +193,15 @@ std::string obstacle_of(const std::string& layers) {
 
 TEST_CASE("steps with caches have the logits of the whole forward pass") {
   const std::vector<int64_t> singles(kLength, 1);
-  for (const char* layers : {kGpt, kLlama, kMixture, kMasked, kDocuments, kRecurrent}) {
+  for (const char* layers :
+       {kGpt, kLlama, kMixture, kMasked, kDocuments, kRecurrent, kConvolutions}) {
     CAPTURE(layers);
     for (const char* mesh : {"[1, 1]", "[2, 2]", "[4, 1]", "[1, 2]"}) {
       CAPTURE(mesh);
       Case test(layers, {std::string("distribution.device_mesh.shape=") + mesh});
       REQUIRE(test.engine.setup().decode_obstacle() == "");
-      CHECK(test.engine.setup().is_decode_bounded() == (layers != kRecurrent));
+      CHECK(test.engine.setup().is_decode_bounded() ==
+            (layers != kRecurrent && layers != kConvolutions));
       check_cuts(test, singles, 1e-12);
       check_cuts(test, {5, 1, 4, 2}, 1e-12);  // position 0 begins anew
     }
@@ -200,7 +211,7 @@ TEST_CASE("steps with caches have the logits of the whole forward pass") {
 }
 
 TEST_CASE("rows continue the rows that they name") {
-  for (const char* layers : {kGpt, kRecurrent}) {
+  for (const char* layers : {kGpt, kRecurrent, kConvolutions}) {
     for (const char* mesh : {"[1, 1]", "[2, 2]"}) {
       CAPTURE(layers);
       CAPTURE(mesh);
@@ -234,7 +245,7 @@ TEST_CASE("what joins steps otherwise is named") {
       "`a/attention` (attention) reads later steps: it is not causal");
   says("    - LSTM: {name: l, units: 4, go_backwards: true, return_sequences: true}\n",
        "`l/reverse` (reverse) joins steps");
-  says("    - Conv1D: {name: c, filters: 3, kernel_size: 3, padding: causal}\n",
+  says("    - Conv1D: {name: c, filters: 3, kernel_size: 3, padding: same}\n",
        "`c/conv` (conv) joins steps");
   says("    - Flatten: {name: f}\n    - Dense: {units: 11}\n", "`f/reshape` (reshape) joins steps");
   says("    - GlobalAveragePooling1D: {name: g}\n", "`g/reduce_sum` (reduce_sum) joins steps");
