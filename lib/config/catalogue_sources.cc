@@ -144,6 +144,11 @@ std::vector<Spec> with_series_args(std::vector<Spec> args) {
 
 void check_csv(const CsvOptions& source, const ClassScope& scope) {
   check_series(source, scope);
+  if (source.decimal.value == source.separator) {
+    scope.diagnostics
+        .error("E113", source.decimal.loc, "`decimal` and `separator` of `csv` are both a comma")
+        .help("a file with decimal commas has another separator: `separator: \";\"`");
+  }
   check_own_target(source, scope, source.label, "label");
   check_dates(source, scope);
   check_preprocessing(source.preprocessing, scope.diagnostics);

@@ -186,6 +186,7 @@ struct CsvOptions : SeriesOptions {
   Raw<ValueKind::kObjectList> preprocessing;  // of Category::kTransform
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::string separator = ",";
+  Located<std::string> decimal{".", {}};
   std::string dtype = "float32";
   Located<std::string> missing{"error", {}};
   std::optional<std::vector<std::string>> missing_texts;
@@ -233,6 +234,8 @@ inline ClassSpec csv_source() {
                "whether the first row names the columns; auto: if it holds no number"),
            key("separator", &S::separator, "what separates columns")
                .one_of({",", ";", "|", " ", "tab"}),
+           key("decimal", &S::decimal, "what stands before the fraction of numbers: 3.14 or 3,14")
+               .one_of({".", ","}),
            key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
            key("missing", &S::missing, "what missing features become: error, mean, or a number")
                .takes("error, mean or a number"),

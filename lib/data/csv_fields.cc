@@ -62,7 +62,8 @@ double CsvTableReader::Rows::number(const Slot& slot, std::string_view field) {
   }
   if (!value) {
     return fault(faults_.not_number, slot,
-                 fmt::format("is `{}`, which is no number", shown_text(field)));
+                 fmt::format("is `{}`, which is no number{}", shown_text(field),
+                             is_comma_decimal(field) ? "; `decimal: \",\"` reads it" : ""));
   }
   return fitting(slot, field, *value);
 }

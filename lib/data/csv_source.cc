@@ -53,6 +53,7 @@ std::vector<CsvArray> arrays_of(const ConfigValue& value, const char* name) {
 CsvSettings settings_of(const CsvOptions& source) {
   CsvSettings settings;
   settings.separator = source.separator == "tab" ? '\t' : source.separator[0];
+  settings.decimal = source.decimal->front();
   settings.header = source.header;
   settings.inputs = arrays_of(source.features, "x");
   for (CsvArray& array : settings.inputs) {  // features of one column are still features
@@ -138,9 +139,10 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
       settings.header = CsvHeaderMode::kYes;
     }
     GunzipBytes bytes(file, "E310");
-    CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
-      return bytes.read(reinterpret_cast<std::byte*>(to), count);
-    });
+    CsvRecords records(
+        path, settings.separator,
+        [&](char* to, size_t count) { return bytes.read(reinterpret_cast<std::byte*>(to), count); },
+        settings.decimal);
     reader.read(records);
   }
   return reader.finish(mean_rows(source, reader.num_rows(), limits));

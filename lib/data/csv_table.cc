@@ -271,11 +271,14 @@ CsvTable CsvTableReader::finish(std::span<const int64_t> mean_rows) {
 
 CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSettings& settings,
                    const CsvLearned* learned) {
-  CsvRecords records(name, settings.separator, [&](char* to, size_t count) {
-    count = text.copy(to, count);
-    text.remove_prefix(count);
-    return count;
-  });
+  CsvRecords records(
+      name, settings.separator,
+      [&](char* to, size_t count) {
+        count = text.copy(to, count);
+        text.remove_prefix(count);
+        return count;
+      },
+      settings.decimal);
   CsvTableReader reader(settings, learned);
   reader.read(records);
   std::vector<int64_t> rows(static_cast<size_t>(reader.num_rows()));

@@ -34,7 +34,7 @@ struct CsvSettings {
   using Header = CsvHeaderMode;
   enum class Missing { kError, kMean, kValue };
 
-  char separator = ',';
+  char separator = ',', decimal = '.';
   Header header = Header::kAuto;
   std::vector<CsvArray> inputs;  // empty: "x", of all columns that are nothing else
   std::vector<CsvArray> targets;

@@ -50,9 +50,10 @@ std::optional<double> parse_short_decimal(const char* at, const char* end) {
 
 }  // namespace
 
-CsvRecords::CsvRecords(std::string name, char separator, Read read)
+CsvRecords::CsvRecords(std::string name, char separator, Read read, char decimal)
     : name_(std::move(name)),
       separator_(separator),
+      decimal_(decimal),
       read_(std::move(read)),
       buffer_(kBufferBytes + 1) {
   for (const char c : {separator, '\n', '\r', '"', '\0'}) {
@@ -188,6 +189,12 @@ void CsvRecords::finish_record(std::vector<std::string_view>& fields, const char
     }
     field = field.substr(0, size);
   }
+  for (size_t i = 0; decimal_ == ',' && i < fields.size(); ++i) {
+    if (is_comma_decimal(fields[i])) {
+      const char* const comma = fields[i].data() + fields[i].find(',');
+      buffer_[static_cast<size_t>(comma - buffer_.data())] = '.';
+    }
+  }
   begin_ = static_cast<size_t>(end - buffer_.data());
 }
 
@@ -214,6 +221,18 @@ bool CsvRecords::next(std::vector<std::string_view>& fields) {
       return true;
     }
   }
+}
+
+bool is_comma_decimal(std::string_view text) {
+  text = trim(text);
+  const size_t comma = text.find(',');
+  if (comma == std::string_view::npos || comma + 1 == text.size() ||
+      text.find('.') != std::string_view::npos) {
+    return false;
+  }
+  std::string number(text);
+  number[comma] = '.';
+  return parse_decimal(number).has_value();
 }
 
 std::optional<double> parse_decimal(std::string_view text) {

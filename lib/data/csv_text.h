@@ -23,8 +23,9 @@ class CsvRecords {
   // Puts up to `count` bytes at `to`; returns how many, 0 at the end of the text.
   using Read = std::function<size_t(char* to, size_t count)>;
 
-  // `name` stands for the text in messages.
-  CsvRecords(std::string name, char separator, Read read);
+  // `name` stands for the text in messages. `decimal`: what stands before the fraction of numbers;
+  // where it is a comma, fields that are numbers with one (is_comma_decimal) get a point.
+  CsvRecords(std::string name, char separator, Read read, char decimal = '.');
 
   // The fields of the next record, valid until the next call; false at the end. Throws ConfigError
   // E310 with the line for what is no CSV.
@@ -48,7 +49,7 @@ class CsvRecords {
   [[noreturn]] void fail(const char* at, const std::string& what) const;
 
   std::string name_;
-  char separator_;
+  char separator_, decimal_;
   Read read_;
   std::vector<char> buffer_;  // ends with a NUL at buffer_[size_]
   size_t begin_ = 0, size_ = 0;
@@ -57,6 +58,9 @@ class CsvRecords {
   std::vector<size_t> doubled_;  // fields of the record in which quotes are doubled
   int64_t line_ = 0, next_line_ = 1;
 };
+
+// Whether a text is a number with a decimal comma: "-12,5", "1,5e3".
+bool is_comma_decimal(std::string_view text);
 
 // The number that Python's float() reads from `text` (without its underscores), to the last bit.
 std::optional<double> parse_decimal(std::string_view text);

@@ -257,6 +257,9 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
     out += fmt::format("    separator: {}\n",
                        table.separator == '\t' ? "tab" : fmt::format("\"{}\"", table.separator));
   }
+  if (table.decimal != '.') {
+    out += "    decimal: \",\"\n";
+  }
   out += fmt::format("    header: {}\n", table.has_header);
   return out + draft_split(table.rows, has_classes ? largest_class(target) : 0);
 }

@@ -247,8 +247,8 @@ std::optional<TableProfile> profile_source(const ConfigObject& source, const Dat
   for (const NamedFile& file : find_files(csv->path, data.base_dir)) {
     paths.push_back(file.path);
   }
-  return profile_table(
-      paths, {csv->separator == "tab" ? '\t' : csv->separator[0], csv->header, csv->missing_texts});
+  return profile_table(paths, {csv->separator == "tab" ? '\t' : csv->separator[0],
+                               csv->decimal->front(), csv->header, csv->missing_texts});
 }
 
 InspectedPart inspect_path(const std::string& path) {

@@ -68,8 +68,9 @@ std::string shown_character(std::string_view character) {
 std::string columns_text(const TableProfile& table) {
   const std::string separator = table.separator == '\t' ? "tab" : std::string(1, table.separator);
   std::string out =
-      fmt::format("{} rows, {} columns, separator `{}`, {}\n", format_thousands(table.rows),
-                  table.columns.size(), separator, table.has_header ? "a header" : "no header");
+      fmt::format("{} rows, {} columns, separator `{}`, {}{}\n", format_thousands(table.rows),
+                  table.columns.size(), separator, table.decimal == ',' ? "decimal commas, " : "",
+                  table.has_header ? "a header" : "no header");
   std::vector<std::vector<std::string>> rows = {
       {"column", "type", "missing", "distinct", "min", "mean", "max", "most frequent"}};
   for (const ColumnProfile& column : table.columns) {
@@ -138,6 +139,7 @@ Json profile_json(const TableProfile& table) {
     columns.push_back(std::move(entry));
   }
   return {{"separator", std::string(1, table.separator)},
+          {"decimal", std::string(1, table.decimal)},
           {"header", table.has_header},
           {"rows", table.rows},
           {"columns", std::move(columns)},

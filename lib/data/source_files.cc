@@ -76,8 +76,9 @@ std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
   if (files.empty()) {
     ConfigError problem("E300", loc, fmt::format("no file matches `{}`", path));
     const std::vector<std::string> names = similar_files(resolved, 3);
-    problem.help(names.empty() ? "there is no such folder, or it is empty"
-                               : fmt::format("nearest files in that folder: {}", join(names, ", ")));
+    problem.help(names.empty()
+                     ? "there is no such folder, or it is empty"
+                     : fmt::format("nearest files in that folder: {}", join(names, ", ")));
     throw problem;
   }
   allow_many_files(files.size());

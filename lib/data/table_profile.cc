@@ -120,6 +120,28 @@ size_t count_fields(std::string_view text, char separator) {
   return fields_each;
 }
 
+// A comma where numbers have a decimal comma and none a point.
+char guess_decimal(std::string_view text, char separator) {
+  bool has_commas = false, has_points = false;
+  if (separator == ',') {
+    return '.';
+  }
+  try {
+    CsvRecords records = records_of("", separator, text);
+    std::vector<std::string_view> fields;
+    for (int i = 0; i < 100 && records.next(fields); ++i) {
+      for (const std::string_view field : fields) {
+        has_commas = has_commas || is_comma_decimal(field);
+        has_points =
+            has_points || (field.find('.') != std::string_view::npos && parse_decimal(field));
+      }
+    }
+  } catch (const ConfigError&) {
+    // the beginning ends within a record
+  }
+  return has_commas && !has_points ? ',' : '.';
+}
+
 }  // namespace
 
 std::string_view type_name(ColumnProfile::Type type) {
@@ -185,10 +207,12 @@ TableProfile profile_table(const std::vector<std::string>& paths, const TableSyn
     const std::string beginning = unpacked_beginning(file, size_t{1} << 16, "E310");
     out.separator =
         format.separator != 0 ? format.separator : guess_separator(beginning).value_or(',');
+    out.decimal = format.decimal != 0 ? format.decimal : guess_decimal(beginning, out.separator);
     GunzipBytes bytes(file, "E310");
-    CsvRecords records(path, out.separator, [&](char* to, size_t count) {
-      return bytes.read(reinterpret_cast<std::byte*>(to), count);
-    });
+    CsvRecords records(
+        path, out.separator,
+        [&](char* to, size_t count) { return bytes.read(reinterpret_cast<std::byte*>(to), count); },
+        out.decimal);
     std::vector<std::string_view> fields;
     bool more = records.next(fields);
     out.has_header =

@@ -32,16 +32,16 @@ constexpr int64_t kMaxDistinct = 100000;
 std::string_view type_name(ColumnProfile::Type type);  // "integer"
 
 struct TableProfile {
-  char separator = ',';
+  char separator = ',', decimal = '.';
   bool has_header = false;
   int64_t rows = 0;
   std::vector<ColumnProfile> columns;
   std::vector<std::vector<std::string>> first_rows;  // two at most
 };
 
-// How a table is read; a separator of 0 is guessed.
+// How a table is read; a separator or decimal of 0 is guessed.
 struct TableSyntax {
-  char separator = 0;
+  char separator = 0, decimal = 0;
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::optional<std::vector<std::string>> missing_texts;
 };

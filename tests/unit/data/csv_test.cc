@@ -67,6 +67,28 @@ TEST_CASE("CsvRecords: records longer than a block") {
         Records{{"a", field}, {field, "b"}});
 }
 
+TEST_CASE("CsvRecords: numbers with a decimal comma get a point, and nothing else") {
+  std::string_view text = "a,b;c\n1,5;-3,25e2\n,5;\" 7,0 \"\n1.234,5;Rome, Bonn\n1,2,3;5,\n";
+  CsvRecords records(
+      "t.csv", ';',
+      [&](char* to, size_t count) {
+        count = text.copy(to, count);
+        text.remove_prefix(count);
+        return count;
+      },
+      ',');
+  Records found;
+  std::vector<std::string_view> fields;
+  while (records.next(fields)) {
+    found.emplace_back(fields.begin(), fields.end());
+  }
+  CHECK(found == Records{{"a,b", "c"},
+                         {"1.5", "-3.25e2"},
+                         {".5", " 7.0 "},
+                         {"1.234,5", "Rome, Bonn"},
+                         {"1,2,3", "5,"}});
+}
+
 TEST_CASE("parse_decimal: the numbers of Python's float") {
   const std::pair<const char*, double> table[] = {
       {"1", 1},
