@@ -93,6 +93,45 @@ TEST_CASE("the JSON has Keras' fields") {
   CHECK(compile.at("metrics") == Json{{"near", {"mae"}}});
 }
 
+// Keras has a class for the map, and paths of a Sequential begin with its name.
+TEST_CASE("several optimizers keep their weights") {
+  const Built built(R"(
+model:
+  name: chain
+  layers:
+    - Input: {name: a, shape: [4]}
+    - Dense: {name: d1, units: 3}
+    - Dense: {name: d2, units: 3}
+compile:
+  loss: mse
+  optimizer:
+    MultiOptimizer:
+      default_optimizer: {AdamW: {exclude_from_weight_decay: [bias]}}
+      optimizer_map: {"d1/.*": {SGD: {momentum: 0.9}}, d2/bias|d2/scale: Lion}
+)");
+  const std::string text = keras_json(built.config, *built.model);
+  const Json map =
+      parse_json(text).at("compile_config").at("optimizer").at("config").at("optimizer_map");
+  CHECK(map.at("class_name") == "OptimizerMap");
+  CHECK(map.at("config").at("default_optimizer").at("class_name") == "AdamW");
+  const Json& members = map.at("config").at("optimizer_map");
+  CHECK(members.at("chain/d1/.*").at("config").at("momentum") == 0.9);
+  CHECK(members.at("chain/(?:d2/bias|d2/scale)").at("class_name") == "Lion");
+  const Built again(test::import_text(text).yaml);
+  const ConfigObject& optimizer = again.config.compile.optimizer;
+  CHECK(optimizer.arg("default_optimizer").object().class_name == "AdamW");
+  const ConfigValue::Dict& dict = optimizer.arg("optimizer_map").dict();  // sorted by the JSON
+  REQUIRE(dict.size() == 2);
+  CHECK(dict[0].first == "(?:d2/bias|d2/scale)");
+  CHECK(dict[1].first == "d1/.*");
+  CHECK(dict[1].second.object().number("momentum") == 0.9);
+  const std::string script = keras_script(built.config, *built.model, {}, "c.yaml", "");
+  CHECK(script.find("keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap("
+                    "keras.optimizers.AdamW(), {\"chain/d1/.*\": ") != std::string::npos);
+  CHECK(script.find("optimizer.optimizers[2].exclude_from_weight_decay(var_names=[\"bias\"])") !=
+        std::string::npos);
+}
+
 TEST_CASE("spatial dropout has the arguments of Keras' constructor") {
   const Built built(
       "model:\n  layers:\n    - Input: {shape: [4, 2]}\n"
