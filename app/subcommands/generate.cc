@@ -251,8 +251,9 @@ void add_generate(Subcommands& to) {
       ->check(whole_number(1, 1'000'000'000));
   app.add_option("--max-length", options.texts.length, "Those of prompt and text together")
       ->check(whole_number(1, 1'000'000'000));
-  app.add_option("--sampler", options.sampler,
-                 "greedy, random, top_k=K, top_p=P[,K], beam=N or contrastive=K,ALPHA; default top_k=5")
+  app.add_option(
+         "--sampler", options.sampler,
+         "greedy, random, top_k=K, top_p=P[,K], beam=N or contrastive=K,ALPHA; default top_k=5")
       ->type_name("NAME");
   app.add_option("--temperature", options.temperature,
                  "Divides the logits: below 1 likely ids become likelier; default 1")

@@ -118,6 +118,10 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
     problem.help(
         "one output is for two classes: `loss: binary_crossentropy`; else it takes an output "
         "for each class");
+  } else if (wrong.first == -1 && wrong.largest == -1 && !wrong.has_zero) {
+    problem.help(
+        "labels of -1 and 1 are the classes 0 and 1 with `categorical: [NAME]` of a csv; "
+        "`ignore_class: -1` of the loss would leave the first out");
   } else if (largest == 255 || wrong.first < 0) {
     problem.help(fmt::format("`ignore_class: {}` of the loss leaves such labels out",
                              wrong.first < 0 ? format_shortest(wrong.first) : "255"));

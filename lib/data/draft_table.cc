@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "config/flow.h"
 #include "data/csv_columns.h"
 #include "data/draft_config.h"
@@ -316,6 +317,16 @@ std::string draft_table_config(const std::string& path, const std::string& label
   const TableProfile table = profile_table({path}, {});
   if (table.columns.empty() || table.rows == 0) {
     throw ConfigError("E310", {}, fmt::format("`{}` has no rows", path));
+  }
+  for (const ColumnProfile& column : table.columns) {
+    for (size_t i = 0; i < column.name.size(); i += utf8_length(column.name, i)) {
+      if (utf8_length(column.name, i) == 0) {
+        throw ConfigError("E310", {},
+                          fmt::format("`{}`: the name of the column `{}` is no UTF-8", path,
+                                      shown_text(column.name)))
+            .help(fmt::format("iconv -f latin1 -t utf-8 '{}' > utf8.csv", path));
+      }
+    }
   }
   const size_t at = find_label(table, label, path);
   const ColumnProfile& target = table.columns[at];

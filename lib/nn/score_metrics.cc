@@ -24,7 +24,8 @@ bool are_rows(const MetricRequest& request, const Shape& y, const Shape& p) {
           ? fmt::format("for class ids write `data: {{label: {{one_hot: {}}}}}`, and a loss for "
                         "one-hot targets",
                         p[1])
-      : p.size() == 2 ? fmt::format("targets must have the output's shape {}", shape_string(p))
+      : p.size() == 2 ? fmt::format("targets must have the output's shape {}{}", shape_string(p),
+                                    y.size() == 1 ? ": of a csv, write `label: [NAME]`" : "")
                       : "it takes targets and outputs of shape (None, classes)");
   return false;
 }

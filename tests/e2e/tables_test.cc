@@ -440,6 +440,9 @@ TEST_CASE("init --from: drafts validate and train as they are") {
   }
   CHECK(contains(run_ok(folder, {"init", "--from", "people.csv", "--label", "Sex"}).out,
                  "label: Sex"));
+  folder.write("latin1.csv", "gr\xf6sse,y\n1,0\n2,1\n3,0\n");
+  check_refused(folder, {"init", "--from", "latin1.csv"},
+                {"the name of the column `gr?sse` is no UTF-8"});
   check_refused(folder, {"init", "--from", "people.csv", "--label", "Age"},
                 {"E311", "labels are missing"});
   check_refused(folder, {"init", "--from", "people.csv", "--label", "Sec"},
