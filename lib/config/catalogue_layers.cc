@@ -39,7 +39,8 @@ std::vector<ClassSpec> core() {
                        .infer_ok()
                        .empty_ok()}),
       layer_class("Permute", "reorders dimensions",
-                  {required_shape("dims", "a permutation, counted from 1, without the batch")}),
+                  {required_shape("dims", "a permutation, counted from 1, without the batch")
+                       .takes("dimensions from 1 on, without the batch: [2, 1] exchanges two")}),
       layer_class("Dense", "act(x K + b)",
                   with_lora(with_kernel_args({size_arg("units", "size of the output"),
                                               activation_arg("null"),

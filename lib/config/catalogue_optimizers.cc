@@ -17,6 +17,11 @@ Spec weight_decay(const char* name, const char* default_text) {
       .least(0);
 }
 
+Spec loss_scale_factor() {
+  return number("loss_scale_factor", "null", "factor on the loss, divided out of the gradients")
+      .above(0);
+}
+
 Args shared_args(const char* decay) {
   return {weight_decay("weight_decay", decay),
           number("clipnorm", "null", "limit on the norm of each gradient").above(0),
@@ -26,8 +31,7 @@ Args shared_args(const char* decay) {
           number("ema_momentum", "0.99", "momentum of that average").least(0).most(1),
           integer("ema_overwrite_frequency", "null", "steps between overwrites by the average")
               .least(1),
-          number("loss_scale_factor", "null", "factor on the loss, divided out of the gradients")
-              .above(0),
+          loss_scale_factor(),
           integer("gradient_accumulation_steps", "null", "batches per update").least(2),
           text("name", "null", "name in variable paths")};
 }
@@ -136,17 +140,15 @@ ClassSpec loss_scale() {
 }
 
 ClassSpec multi() {
-  ClassSpec spec = make_class(
-      "MultiOptimizer", "several optimizers, each for the weights whose paths it names",
-      {object("default_optimizer", ValueKind::kObject, Category::kOptimizer, "",
-              "for the weights that no key matches")
-           .required(),
-       object("optimizer_map", ValueKind::kObject, Category::kOptimizer, "",
-              "path of a weight, or pattern of whole paths -> its optimizer")
-           .map_of(ValueKind::kObject),
-       number("loss_scale_factor", "null", "factor on the loss, taken out of the gradients")
-           .above(0),
-       text("name", "null", "name in the program's traces")});
+  ClassSpec spec =
+      make_class("MultiOptimizer", "several optimizers, each for the weights whose paths it names",
+                 {object("default_optimizer", ValueKind::kObject, Category::kOptimizer, "",
+                         "for the weights that no key matches")
+                      .required(),
+                  object("optimizer_map", ValueKind::kObject, Category::kOptimizer, "",
+                         "path of a weight, or pattern of whole paths -> its optimizer")
+                      .map_of(ValueKind::kObject),
+                  loss_scale_factor(), text("name", "null", "name in the program's traces")});
   spec.unknown_help = "the learning rate and all else belong to its optimizers";
   return spec;
 }

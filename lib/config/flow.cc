@@ -23,19 +23,6 @@ bool is_plain_text(std::string_view text) {
          text[0] != '-' && !try_number(text) && !try_integer(text);
 }
 
-// Whether a value says what its default says. A config that is read again has forgotten who wrote
-// it.
-bool says_default(const ConfigValue& value, const Spec* spec) {
-  if (value.is_default || spec == nullptr || spec->is_required) {
-    return value.is_default;
-  }
-  const std::string& text = spec->default_text;
-  return value.is_number()   ? try_number(text) == value.number()
-         : value.is_string() ? text == value.string() && text != "null"
-         : value.is_bool()   ? text == (value.boolean() ? "true" : "false")
-                             : value.is_null() && text == "null";
-}
-
 std::string flow_object(const ConfigObject& object) {
   std::vector<std::string> parts;
   const ClassSpec* const spec = spec_of(object);
@@ -52,6 +39,17 @@ std::string flow_object(const ConfigObject& object) {
 }
 
 }  // namespace
+
+bool says_default(const ConfigValue& value, const Spec* spec) {
+  if (value.is_default || spec == nullptr || spec->is_required) {
+    return value.is_default;
+  }
+  const std::string& text = spec->default_text;
+  return value.is_number()   ? try_number(text) == value.number()
+         : value.is_string() ? text == value.string() && text != "null"
+         : value.is_bool()   ? text == (value.boolean() ? "true" : "false")
+                             : value.is_null() && text == "null";
+}
 
 bool has_given_arguments(const ConfigObject& object) {
   const ClassSpec* const spec = spec_of(object);

@@ -8,11 +8,16 @@
 
 namespace meshtrain {
 
+struct Spec;
+
 // Text in double quotes, with escapes.
 std::string yaml_quoted(std::string_view text);
 // Text as it may stand in YAML: in quotes where it would mean something else without.
 std::string yaml_text(std::string_view text);
 
+// Whether a value says what its default says: a config that is read again has forgotten who wrote
+// it. Without a spec only a value that nobody wrote does.
+bool says_default(const ConfigValue& value, const Spec* spec);
 // Whether an argument of the object differs from its default.
 bool has_given_arguments(const ConfigObject& object);
 

@@ -101,12 +101,12 @@ ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const st
   }
   const bool infers = spec.allows_infer && *result.value == -1;
   if (!infers && *result.value < 1) {
-    if (spec.name == "dims") {  // of Permute
-      wrong("E115", node.loc, spec, owner, fmt::format("has the dimension {}", *result.value))
-          .help("dimensions count from 1 and leave the batch out: [2, 1] exchanges two");
-    } else {
-      wrong("E115", node.loc, spec, owner,
-            fmt::format("has size {}; a size is at least 1", *result.value));
+    const bool is_size = spec.accepted.empty();
+    Diagnostic& d = wrong("E115", node.loc, spec, owner,
+                          is_size ? fmt::format("has size {}; a size is at least 1", *result.value)
+                                  : fmt::format("has the entry {}", *result.value));
+    if (!is_size) {
+      d.help("it takes " + spec.accepted);
     }
   } else if (*result.value > static_cast<int64_t>(kMaxSize)) {
     wrong("E115", node.loc, spec, owner, "has a size above 2^31-1");

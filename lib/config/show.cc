@@ -94,10 +94,7 @@ class Printer {
     if (show_ != Show::kMinimal) {
       return false;
     }
-    const bool has_parts = value.is_dict() && !value.dict().empty();
-    return value.is_default ||
-           (!has_parts && spec != nullptr && !spec->is_required && !null_is_value(spec) &&
-            !value.is_object() && yaml_flow(value) == spec->default_text);
+    return says_default(value, spec) && (value.is_default || !null_is_value(spec));
   }
 
   void named(const std::string& key, const ConfigValue& value, int indent, const Spec* spec) {

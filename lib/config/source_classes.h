@@ -231,7 +231,8 @@ inline ClassSpec csv_source() {
                "null"),
            preprocessing,
            key("header", &S::header,
-               "whether the first row names the columns; auto: if it holds no number"),
+               "whether the first row names the columns; auto: if it holds no number, or names and "
+               "numbers that count on, as region,2019,2020 do"),
            key("separator", &S::separator, "what separates columns")
                .one_of({",", ";", "|", " ", "tab"}),
            key("decimal", &S::decimal, "what stands before the fraction of numbers: 3.14 or 3,14")

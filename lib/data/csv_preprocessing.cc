@@ -30,10 +30,10 @@ void CsvPreprocessed::cross(const std::map<size_t, CsvPreprocessed>& columns) {
   const bool changes = std::any_of(fields_.begin(), fields_.end(), [&](size_t field) {
     return columns.contains(field) && &columns.at(field) != this;
   });
+  if (!changes) {
+    return;
+  }
   for (std::string& text : texts_) {
-    if (!changes) {
-      return;
-    }
     std::vector<std::string> parts = split(text, kCrossed);
     for (size_t i = 0; i < fields_.size(); ++i) {
       if (const auto found = columns.find(fields_[i]); found != columns.end()) {

@@ -30,7 +30,8 @@ struct CsvArray {
 };
 
 struct CsvSettings {
-  // auto: the first row of the training data's first file, when none of its fields is a number
+  // auto: the first row of the training data's first file, when none of its fields is a number;
+  // who opens the file may know more (counts_on_in_header)
   using Header = CsvHeaderMode;
   enum class Missing { kError, kMean, kValue };
 

@@ -84,10 +84,6 @@ RowsPtr without_scan(RowsPtr rows) {
   return is_small ? rows : std::make_shared<UncheckedRows>(std::move(rows));
 }
 
-}  // namespace
-
-namespace {
-
 // Sources of named arrays, whose `y` may name them again.
 bool has_named_arrays(const ConfigObject& source) {
   return has_options<ArchiveOptions>(source) || has_options<NpyOptions>(source);

@@ -170,15 +170,16 @@ Optimizer::Result Optimizer::apply_members(Builder& b, const std::vector<WeightU
   Result result;
   result.params.resize(weights.size());
   result.slots.resize(weights.size());
+  std::vector<std::vector<size_t>> places_of(members_.size());
+  for (size_t w = 0; w < weights.size(); ++w) {
+    places_of[member_of(weights[w].path)].push_back(w);
+  }
   auto scalar = state.scalars.begin();
   for (size_t m = 0; m < members_.size(); ++m) {
+    const std::vector<size_t>& places = places_of[m];
     std::vector<WeightUpdate> own;
-    std::vector<size_t> places;
-    for (size_t w = 0; w < weights.size(); ++w) {
-      if (member_of(weights[w].path) == m) {
-        own.push_back(weights[w]);
-        places.push_back(w);
-      }
+    for (const size_t w : places) {
+      own.push_back(weights[w]);
     }
     const Builder::Scope scope = b.scope(members_[m].name);
     const auto place = static_cast<int64_t>(m);

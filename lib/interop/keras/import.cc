@@ -298,14 +298,14 @@ class ConfigWriter {
 
   // The optimizer with the keys of a MultiOptimizer as paths of weights here, which do not begin
   // with the name of a Sequential.
-  Json without_model_name(Json optimizer) const {
+  Json without_model_name(const Json& optimizer) const {
     if (!optimizer.is_object()) {
       return optimizer;
     }
     Json out = Json::object();
     const bool is_map =
         optimizer.contains("class_name") && optimizer["class_name"] == "OptimizerMap";
-    for (auto& [key, value] : optimizer.items()) {
+    for (const auto& [key, value] : optimizer.items()) {
       out[key] = without_model_name(value);
     }
     const std::string prefix = model_.name + "/";
