@@ -11,6 +11,8 @@
 #include "base/streams.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "engine/run_mpirun.h"
+#include "engine/signals.h"
 #include "help.h"
 #include "output.h"
 #include "subcommand.h"
@@ -100,12 +102,16 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
   ExitReport report;
   try {
     refuse_other_bytes(invocation.command_line);
+    if (subcommand.starts_processes) {
+      check_is_alone(subcommand.name);
+    }
     if (start_processes(shared_command(subcommand, invocation), invocation.processes,
                         invocation.num_workers)) {
       report.exit_code = subcommand.run(invocation);
     }
   } catch (...) {
     report = current_exit_report(invocation.started);
+    report.exit_code = exit_code_in_launch(report.exit_code);
   }
   const int code = end_processes(invocation.processes, report);
   // Else the run's folder has it, or the predictions are a file.
@@ -114,6 +120,9 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
 
 int run(int argc, char** argv) {
   prepare_streams();
+  if (is_launched()) {
+    catch_run_signals({});  // before anything that takes time: `launch` waits for it
+  }
   set_data_sizes_reader(sizes_of_training_data);
   mute_nonzero_ranks();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");

@@ -62,6 +62,16 @@ int show_wrong(const CLI::App& chosen, const std::string& message) {
   return static_cast<int>(ExitCode::kConfig);
 }
 
+// The sampler that other programs have an option for.
+std::string sampler_meant_by(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name == "--top-k"                                      ? "top_k=40"
+         : name == "--top-p"                                    ? "top_p=0.9"
+         : name == "--greedy"                                   ? "greedy"
+         : starts_with(name, "--beam") || name == "--num-beams" ? "beam=4"
+                                                                : "";
+}
+
 // What leads on from a word that is neither subcommand nor flag, as a command line or a word of it;
 // "" for what has no likely meaning.
 std::string meant_by(const std::string& word, const CLI::App& app, const CLI::App& chosen) {
@@ -81,6 +91,10 @@ std::string meant_by(const std::string& word, const CLI::App& app, const CLI::Ap
   }
   if (starts_with(word, "-=") && is_option_of(chosen, "--resume")) {
     return fmt::format("write `--resume{}`", word.substr(1));
+  }
+  if (const std::string sampler = sampler_meant_by(name);
+      !sampler.empty() && is_option_of(chosen, "--sampler")) {
+    return fmt::format("write `--sampler {}`", sampler);
   }
   const bool takes_keys = is_option_of(chosen, "--set") && starts_with(word, "--");
   if (takes_keys && name.find('.') != std::string::npos && is_known_key(name.substr(2))) {

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
@@ -145,6 +146,14 @@ std::function<void(std::string_view)> show_unless(bool quiet) {
       err_stream().write(text);
     }
   };
+}
+
+void check_line(const char* what, const std::string& text) {
+  if (std::any_of(text.begin(), text.end(),
+                  [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+    refuse("E140", fmt::format("{} has a line break or another control character", what),
+           "write it in one line");
+  }
 }
 
 void refuse(const char* code, const std::string& message, const std::string& help) {

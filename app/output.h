@@ -46,5 +46,7 @@ void warn_of_nonfinite(const std::vector<std::string>& results, bool quiet);
 std::function<void(std::string_view)> show_unless(bool quiet);
 // Throws a ConfigError of the command line that no place in a file belongs to.
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
+// Refuses (E140) a text that a table cannot show in one line. `what`: "a tag".
+void check_line(const char* what, const std::string& text);
 
 }  // namespace meshtrain

@@ -36,6 +36,7 @@ struct Subcommand {
   // Where the processes of a run do the work together: what they are asked, without the name, the
   // version and the words. nullopt, and no function at all: rank 0 does it alone.
   std::function<std::optional<SharedCommand>()> shared = [] { return std::nullopt; };
+  bool starts_processes = false;  // itself: it is not to be one of several
 };
 
 // The subcommands of a parser, and the one that was chosen.

@@ -5,12 +5,12 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <set>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "config/interval.h"
 #include "config/resolve.h"
+#include "config/source_classes.h"
 #include "config_words.h"
 #include "data/text_codec.h"
 #include "engine/setup.h"
@@ -173,11 +173,9 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
 
 // Transforms of the data that predictions need, too: the file has the model alone.
 void note_transforms(const DataConfig& data, bool is_quiet) {
-  static const std::set<std::string_view> kOfTraining = {"CutMix", "MaskedLMMaskGenerator",
-                                                         "MixUp"};
   std::vector<std::string> names;
   for (const ConfigObject& transform : data.transform) {
-    if (!kOfTraining.contains(transform.class_name)) {
+    if (!changes_batches(transform) && transform.class_name != "MaskedLMMaskGenerator") {
       names.push_back(transform.class_name);
     }
   }
@@ -194,6 +192,12 @@ int run_export(const ExportOptions& options, Invocation&) {
   const ResolvedConfig resolved = resolve_config(source.load);
   Config config = resolved.config;
   config.data.head_tail.value = 1;  // other programs take steps in order
+  const bool has_compile =
+      format == Format::kPython || format == Format::kJson || ends_with(options.output, ".keras");
+  if (drop_expressions(config.compile) && has_compile) {
+    show_unless(options.quiet)(
+        "note: the file lacks the losses and metrics that are expressions\n");
+  }
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), options.quiet);
   const std::string weights =

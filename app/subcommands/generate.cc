@@ -61,6 +61,11 @@ std::vector<std::string> prompts_of(const GenerateOptions& options) {
 
 std::unique_ptr<TextCodec> codec_of(const GenerateOptions& options, const Config& config,
                                     const ModelSource& model) {
+  const auto text = config.data.train ? options_if<TextOptions>(*config.data.train) : std::nullopt;
+  if (!options.tokenizer.empty() && text && text->tokenizer().empty()) {
+    refuse("E140", "--tokenizer, and the model has the ids of its own characters or bytes",
+           "leave --tokenizer out");
+  }
   if (!options.tokenizer.empty())
     return tokenizer_codec(read_tokenizer_text(options.tokenizer), options.tokenizer);
   if (!config.data.train) {
@@ -189,6 +194,8 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   const ResolvedConfig resolved = resolve_config(model.load);
   Config config = resolved.config;
   config.data.head_tail.value = 1;  // a text is read in order
+  drop_expressions(config.compile);
+  drop_optimizer(config.compile);
   config.fit.batch_size.value = 0;  // that of training may not fit the mesh; rows take its place
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {

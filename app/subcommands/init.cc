@@ -116,7 +116,7 @@ void add_init(Subcommands& to) {
   CLI::Option* const from =
       app.add_option("--from", options.from,
                      "Writes a config from data: a table, a text, an .npz, HDF5 or IDX file, or a "
-                     "folder of images with one folder per class")
+                     "folder of images with one folder per class or with masks")
           ->type_name("FILE|FOLDER")
           ->excludes(name);
   app.add_option("--label", options.label, "The column or array to predict, with --from")

@@ -137,6 +137,7 @@ int run_launch(const LaunchOptions& options, Invocation& invocation) {
 void add_launch(Subcommands& to) {
   auto [app, options, subcommand] = to.add<LaunchOptions>(
       "launch", "Train as several processes, on this machine or on hosts", run_launch);
+  subcommand.starts_processes = true;
   app.add_option("--hosts", options.hosts, "Hosts and how many processes each takes")
       ->type_name("a:4,b:4")
       ->group(kProcessesGroup);

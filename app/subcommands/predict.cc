@@ -6,14 +6,18 @@
 
 #include "base/host.h"
 #include "checkpoint/restore.h"
+#include "config/source_classes.h"
 #include "config/source_like.h"
 #include "data/checks.h"
+#include "data/image_masks.h"
 #include "data/input_source.h"
+#include "data/source_files.h"
 #include "data/step_order.h"
 #include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
+#include "record/predicted_masks.h"
 #include "record/predictions.h"
 #include "run_flags.h"
 #include "train/learned_file.h"
@@ -35,13 +39,17 @@ SourceLoc place_of_input(const std::string& path) {
           static_cast<int>(word.size())};
 }
 
-// Each sample's file as it is found from the current folder: the input as given, and the rest.
+// Each sample's file as it is found from the current folder: within the input as that is given,
+// else as the data name it.
 std::vector<std::string> shown_files(const Dataset& dataset, const std::string& input) {
   std::vector<std::string> shown;
   const std::string root = std::filesystem::absolute(input).string();
   for (const std::string& file : dataset.files ? *dataset.files : std::vector<std::string>()) {
     const auto rest = std::filesystem::path(file).lexically_relative(root);
-    shown.push_back((rest == "." ? std::filesystem::path(input) : input / rest).string());
+    const bool is_within = !rest.empty() && *rest.begin() != "..";
+    shown.push_back(rest == "." ? input
+                    : is_within ? (std::filesystem::path(input) / rest).string()
+                                : file);
   }
   return shown;
 }
@@ -72,6 +80,26 @@ std::vector<std::string> nonfinite(const Model& model, const std::vector<HostTen
   return results;
 }
 
+// Where the config's data have masks.
+std::vector<std::string> folders_of_masks(const DataConfig& data) {
+  std::vector<std::string> out;
+  for (const auto& source : {data.train, data.validation, data.test}) {
+    const auto images = source ? options_if<ImageFolderOptions>(*source) : std::nullopt;
+    if (images && !images->masks->empty()) {
+      out.push_back(resolve(data.base_dir, folder_of_masks(images->masks)));
+    }
+  }
+  return out;
+}
+
+std::vector<Shape> output_shapes(const Model& model) {
+  std::vector<Shape> shapes;
+  for (const int call : model.outputs()) {
+    shapes.push_back(model.calls()[static_cast<size_t>(call)].output_shape);
+  }
+  return shapes;
+}
+
 std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -84,18 +112,30 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   check_input_and_output(options);
   const bool is_stdout = options.output_file == "-";
   const ModelSource model = options.config.source(options.weights, false);
-  const Config config = load_config(model.load);
+  Config config = load_config(model.load);
+  drop_expressions(config.compile);
+  drop_optimizer(config.compile);
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
     return *code;
   }
   Coordinator coordinator(invocation.processes, steady_seconds);
   const Setup setup(config, nullptr);
-  const PredictionFormat format =
-      prediction_format(options.output_file, options.format, setup.model().output_names().size());
+  const bool has_masks = !is_stdout && are_masks(options.output_file, options.format);
+  const std::vector<std::string>& names = setup.model().output_names();
+  const std::optional<PredictionFormat> format =
+      has_masks
+          ? std::nullopt
+          : std::optional(prediction_format(options.output_file, options.format, names.size()));
   if (!is_stdout) {
-    coordinator.on_rank_zero("looking at --output",
-                             [&] { check_predictions_folder(options.output_file, options.input); });
+    coordinator.on_rank_zero("looking at --output", [&] {
+      if (has_masks) {
+        check_masks_folder(options.output_file, class_outputs(setup, nullptr),
+                           output_shapes(setup.model()));
+      } else {
+        check_predictions_folder(options.output_file, options.input);
+      }
+    });
   }
   Dataset dataset;
   LearnedPtr known;
@@ -113,6 +153,13 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     hash = coordinator.is_alone() ? "" : data_cursor(dataset, config).data;
   });
   check_same_data(coordinator, hash, dataset.loc);
+  if (has_masks) {
+    coordinator.on_rank_zero("looking at --output", [&] {
+      check_masks_replace_nothing(options.output_file,
+                                  dataset.files ? *dataset.files : std::vector<std::string>(),
+                                  folders_of_masks(config.data));
+    });
+  }
   DataSpec spec = data_spec(dataset);
   spec.targets = setup.data().targets;
   spec.loc = place_of_input(options.input);
@@ -147,21 +194,29 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     throw;
   }
   warn_of_nonfinite(nonfinite(engine.model(), outputs), options.output.quiet);
+  bool has_numbers = false;  // of masks
   coordinator.on_rank_zero("writing the outputs", [&] {
     const auto announced = coordinator.announce("writing the outputs");
     const Predictions predictions{named_outputs(engine.model(), std::move(outputs)),
                                   class_outputs(engine.setup(), known),
                                   shown_files(dataset, options.input)};
-    if (is_stdout) {
-      out_stream().write(predictions_text(predictions, format));
+    if (has_masks) {
+      has_numbers = write_masks(
+          options.output_file, predictions,
+          config.data.train ? mask_values_of(*config.data.train) : std::vector<int64_t>());
+    } else if (is_stdout) {
+      out_stream().write(predictions_text(predictions, *format));
     } else {
-      write_predictions(options.output_file, predictions, format);
+      write_predictions(options.output_file, predictions, *format);
     }
   });
   console.finish();
   show_unless(options.output.quiet || out_stream().error_number() != 0)(
-      fmt::format("wrote {} row{} to {}\n", dataset.num_samples,
-                  dataset.num_samples == 1 ? "" : "s", is_stdout ? "stdout" : options.output_file));
+      fmt::format("wrote {} {}{} to {}{}\n", dataset.num_samples, has_masks ? "mask" : "row",
+                  dataset.num_samples == 1 ? "" : "s", is_stdout ? "stdout" : options.output_file,
+                  !has_masks    ? ""
+                  : has_numbers ? ": pixels are numbers of `mask_values`"
+                                : ": pixels are class numbers"));
   return 0;
 }
 
@@ -177,11 +232,12 @@ void add_predict(Subcommands& to) {
       ->type_name("X.npy");
   app.add_option(
          "-o,--output", options.output_file,
-         "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl; - is stdout")
+         "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl; FOLDER/ gets a "
+         "PNG mask of each sample; - is stdout")
       ->type_name("Y.npy");
   app.add_option("--format", options.format, "Form of the predictions; default: by the name of -o")
-      ->type_name("csv|jsonl|npy|npz")
-      ->check(one_of({"csv", "jsonl", "npy", "npz"}));
+      ->type_name("csv|jsonl|npy|npz|png")
+      ->check(one_of({"csv", "jsonl", "npy", "npz", "png"}));
   options.engine.add_to(app);
   options.output.add_to(app);
   subcommand.shared = [&app = app, &options = options] {

@@ -1,4 +1,6 @@
 // meshtrain runs list: what runs a folder has.
+#include <filesystem>
+
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -12,7 +14,7 @@ namespace meshtrain {
 namespace {
 
 struct RunsListOptions {
-  std::string folder = "runs", format = "text", tag;
+  std::string folder, format = "text", tag;
 };
 
 nlohmann::ordered_json json_of(const RunSummary& run, const RunNotes& notes) {
@@ -26,11 +28,16 @@ nlohmann::ordered_json json_of(const RunSummary& run, const RunNotes& notes) {
 }
 
 int run_runs_list(const RunsListOptions& options, Invocation&) {
+  std::error_code error;
+  const std::string root = options.folder.empty() ? "runs" : options.folder;
+  if (!options.folder.empty() && !std::filesystem::is_directory(root, error)) {
+    throw ConfigError("E400", {}, fmt::format("there is no folder `{}`", root));
+  }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   std::vector<std::vector<std::string>> rows = {
       {"run", "state", "epochs", "last logs", "size", "tags", "note"}};
   int64_t bytes = 0;
-  for (const std::string& folder : find_runs(options.folder)) {
+  for (const std::string& folder : find_runs(root)) {
     const RunSummary run = summarize_run(read_run_record(folder));
     const RunNotes notes = read_notes(folder);
     if (!options.tag.empty() &&
@@ -48,7 +55,8 @@ int run_runs_list(const RunsListOptions& options, Invocation&) {
   if (options.format == "json") {
     out_stream().write(json_text(all, 1, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   } else if (rows.size() == 1) {
-    err_stream().write(fmt::format("no runs in `{}`\n", options.folder));
+    err_stream().write(fmt::format("no runs in `{}`{}\n", root,
+                                   options.tag.empty() ? "" : " have the tag " + options.tag));
   } else {
     out_stream().write(aligned_columns(rows, {2, 4}));
     err_stream().write(fmt::format("{} runs, {}\n", rows.size() - 1, format_bytes(bytes)));

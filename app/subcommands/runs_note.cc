@@ -19,6 +19,7 @@ int run_runs_note(const RunsNoteOptions& options, Invocation&) {
     no_run_in(options.run);
   }
   if (options.note) {
+    check_line("the note", *options.note);
     RunNotes notes = read_notes(run);
     notes.note = *options.note;
     write_notes(run, notes);

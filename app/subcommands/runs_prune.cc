@@ -56,9 +56,11 @@ std::vector<std::string> chosen_runs(const RunsPruneOptions& options) {
     for (const std::string& run : runs) {
       const RunSummary summary = summarize_run(read_run_record(run));
       const bool is_running = !summary.exit_code;
+      const bool is_tagged = !options.checkpoints && !read_notes(run).tags.empty();
       const bool is_old = now - static_cast<double>(last_written(run)) >= older;
       const bool has_all = !options.checkpoints || has_weights(run);
-      if (!is_running && is_old && has_all && (!options.failed || is_failed(summary)) &&
+      if (!is_running && !is_tagged && is_old && has_all &&
+          (!options.failed || is_failed(summary)) &&
           (options.failed || !options.checkpoints || summary.exit_code == 0)) {
         out.push_back(run);
       }
@@ -111,7 +113,9 @@ void add_runs_prune(Subcommands& to) {
   app.add_flag("--checkpoints", options.checkpoints,
                "Only the checkpoints of runs that have their final weights");
   app.add_flag("-n,--dry-run", options.dry_run, "Show what would be deleted");
-  app.footer("Runs without a recorded end are never deleted: they may be running, or resumed.");
+  app.footer(
+      "Runs without a recorded end are never deleted: they may be running, or resumed. Nor are\n"
+      "runs with a tag.");
 }
 
 }  // namespace meshtrain

@@ -19,6 +19,12 @@ int run_runs_tag(const RunsTagOptions& options, Invocation&) {
   if (!is_run_dir(run)) {
     no_run_in(options.run);
   }
+  for (const std::string& tag : options.tags) {
+    check_line("a tag", tag);
+    if (trim(tag).empty()) {
+      refuse("E140", "a tag is empty", "tags are words");
+    }
+  }
   RunNotes notes = read_notes(run);
   notes.tags.insert(notes.tags.end(), options.tags.begin(), options.tags.end());
   for (const std::string& tag : options.removed) {

@@ -99,7 +99,9 @@ void check_initial_weights(const Config& config, const Model& model, Diagnostics
   Diagnostics problems;
   collect(problems, [&] {
     const std::string path = weights_in(weights);
-    fitting_weights(read_weights_in(path, &model), wanted_weights(model), path, weights.loc);
+    std::vector<std::string> unfit;
+    fitting_weights(read_weights_in(path, &model), wanted_weights(model), path, weights.loc,
+                    config.fit.partial_weights ? &unfit : nullptr);
   });
   for (const Diagnostic& problem : problems.list()) {
     Diagnostic& added = found.error(problem.code, problem.loc, problem.message);
@@ -126,6 +128,7 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     found.append(setup.warnings());
     warn_of_host_memory(setup, found);
     check_callbacks(setup, config.validates(), found);
+    check_evaluated_part(config, found);
     check_expectations(setup, config.validates(), evaluated_part(config) != DataPart::kNone, found);
     check_initial_weights(config, setup.model(), found);
     if (is_known) {

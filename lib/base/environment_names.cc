@@ -38,6 +38,7 @@ constexpr EnvironmentName kNames[] = {
     {"MESHTRAIN_NCCL_BLOCKING", Reader::kDeveloper, "1: calls of NCCL return when they are done"},
     {"MESHTRAIN_SOCKET", Reader::kProgram, "the socket at which rank 0 waits for the others"},
     {"MESHTRAIN_RESTART", Reader::kProgram, "how often the run was started again"},
+    {"MESHTRAIN_LAUNCHED", Reader::kProgram, "that `launch` started this process"},
     {"MESHTRAIN_NEW_FOLDER", Reader::kProgram, "the folder of the run that is started again"},
     {"MESHTRAIN_DEVICE_FOLDER", Reader::kTests, "where GPUs are counted, in place of /dev"},
     {"MESHTRAIN_BIN", Reader::kTests, "the folder of the program"},

@@ -349,6 +349,9 @@ constexpr ErrorCode kCodes[] = {
     {"W329", "inputs that are not scaled",
      "Values in the hundreds make the first steps far too large. Rescaling brings pixels to 0 ... "
      "1; Normalization learns mean and variance of each column."},
+    {"W330", "a label among the features",
+     "The model is shown what it is to predict, so that its metrics say nothing. Without "
+     "`features` the label is never among them."},
     {"W416", "a part of an imported model was not taken over",
      "The message names it; the rest was."},
     {"W501", "a loss that does not change, or grows",

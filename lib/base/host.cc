@@ -40,7 +40,16 @@ std::string host_id() {
 
 std::string program_path() {
   std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  constexpr std::string_view kReplaced = " (deleted)";
+  return ends_with(path, kReplaced) ? path.substr(0, path.size() - kReplaced.size()) : path;
+}
+
+std::string program_to_start() {
+  std::error_code error;
+  const bool is_here =
+      std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe", error), error);
+  return is_here ? program_path() : fmt::format("/proc/{}/exe", ::getpid());
 }
 
 }  // namespace meshtrain

@@ -19,5 +19,8 @@ std::string host_id();
 
 // The path of this program's file, without links; empty where the system does not say.
 std::string program_path();
+// What starts this program again on this host, while this process lives: not the newer build that
+// has taken the place of its file.
+std::string program_to_start();
 
 }  // namespace meshtrain

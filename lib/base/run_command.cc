@@ -9,8 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
+
+#include "base/text.h"
 
 extern char** environ;
 
@@ -49,13 +52,33 @@ class MemoryFile {
   bool is_whole_ = false;
 };
 
-// Starts the words in a process group of their own, with the signals' usual actions.
-int spawn_command(const std::vector<std::string>& words, int input, pid_t& pid) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) {
-    arguments.push_back(const_cast<char*>(word.c_str()));  // posix_spawn does not write to them
+// Pointers to texts, with a null at the end, to which posix_spawn does not write.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) {
+    out.push_back(const_cast<char*>(text.c_str()));
   }
-  arguments.push_back(nullptr);
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> environment_without(const std::vector<std::string>& prefixes) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool is_left_out =
+        std::any_of(prefixes.begin(), prefixes.end(),
+                    [&](const std::string& prefix) { return starts_with(*entry, prefix); });
+    if (!is_left_out) {
+      out.emplace_back(*entry);
+    }
+  }
+  return out;
+}
+
+// Starts the words in a process group of their own, with the signals' usual actions.
+int spawn_command(const std::vector<std::string>& words,
+                  const std::vector<std::string>& environment, int input, pid_t& pid) {
+  const std::vector<char*> arguments = pointers_to(words), variables = pointers_to(environment);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
@@ -71,7 +94,7 @@ int spawn_command(const std::vector<std::string>& words, int input, pid_t& pid) 
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   const int error =
-      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
+      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   return error;
@@ -88,13 +111,14 @@ std::string end_of(int status) {
 }  // namespace
 
 std::string run_command(const std::vector<std::string>& words, const std::string& input,
-                        double timeout) {
+                        double timeout, const std::vector<std::string>& without) {
   const MemoryFile file(input);
   if (!file.is_whole()) {
     return "there is no memory for its input";
   }
   pid_t pid = -1;
-  if (const int error = spawn_command(words, file.fd(), pid); error != 0) {
+  if (const int error = spawn_command(words, environment_without(without), file.fd(), pid);
+      error != 0) {
     const bool is_line = words.size() == 1 && words[0].find(' ') != std::string::npos;
     return fmt::format("it cannot be started: {}{}", strerror(error),
                        is_line ? "; a line for a shell is written as [sh, -c, \"...\"]" : "");

@@ -212,22 +212,25 @@ std::string manifest_text(const Manifest& manifest) {
   for (const CheckpointTensor& tensor : manifest.tensors) {
     tensors.push_back(tensor_json(tensor));
   }
-  const Json json = {{"format", {{"major", manifest.major}, {"minor", manifest.minor}}},
-                     {"written_by", manifest.written_by},
-                     {"run_id", manifest.run_id},
-                     {"parent_run", manifest.parent_run},
-                     {"step", manifest.step},
-                     {"epoch", manifest.epoch},
-                     {"time", manifest.time},
-                     {"config_xxh3_128", manifest.config_checksum},
-                     {"model_signature", manifest.model_signature},
-                     {"plan_signature", manifest.plan_signature},
-                     {"mesh", {{"axes", std::move(axes)}, {"sizes", std::move(sizes)}}},
-                     {"tensors", std::move(tensors)},
-                     {"files", std::move(files)},
-                     {"cursor", cursor_json(manifest.cursor)},
-                     {"rng", {{"scheme", "philox-1"}, {"seed", manifest.cursor.seed}}},
-                     {"numbers", {{"finite", true}, {"loss", number_json(manifest.loss)}}}};
+  Json json = {{"format", {{"major", manifest.major}, {"minor", manifest.minor}}},
+               {"written_by", manifest.written_by},
+               {"run_id", manifest.run_id},
+               {"parent_run", manifest.parent_run},
+               {"step", manifest.step},
+               {"epoch", manifest.epoch},
+               {"time", manifest.time},
+               {"config_xxh3_128", manifest.config_checksum},
+               {"model_signature", manifest.model_signature},
+               {"plan_signature", manifest.plan_signature},
+               {"mesh", {{"axes", std::move(axes)}, {"sizes", std::move(sizes)}}},
+               {"tensors", std::move(tensors)},
+               {"files", std::move(files)},
+               {"cursor", cursor_json(manifest.cursor)},
+               {"rng", {{"scheme", "philox-1"}, {"seed", manifest.cursor.seed}}},
+               {"numbers", {{"finite", true}, {"loss", number_json(manifest.loss)}}}};
+  if (manifest.processes > 1) {
+    json["processes"] = manifest.processes;
+  }
   return sealed_json(json);
 }
 
@@ -296,6 +299,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   out.config_checksum = fields.text("config_xxh3_128");
   out.model_signature = fields.text("model_signature");
   out.plan_signature = fields.has("plan_signature") ? fields.text("plan_signature") : "";
+  out.processes = fields.has("processes") ? fields.integer("processes") : 1;
   const JsonFields mesh(fields.at("mesh"), path);
   const std::vector<int64_t> sizes = mesh.sizes("sizes");
   for (const Json& axis : mesh.at("axes")) {

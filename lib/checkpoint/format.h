@@ -94,6 +94,7 @@ struct Manifest {
   std::string config_checksum, model_signature;
   std::string plan_signature;  // "" in older checkpoints
   std::vector<MeshAxis> mesh;
+  int64_t processes = 1;  // 1 in older checkpoints
   std::vector<CheckpointTensor> tensors;
   std::map<std::string, CheckpointFile> files;
   DataCursor cursor;

@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, std::string>> config_values(std::string_view 
       std::make_shared<SourceFile>(SourceFile{run_files::kResolved, std::string(text)});
   const std::optional<YamlNode> root = parse_yaml(source, diagnostics);
   FlatConfig out;
-  if (root) {
+  if (root && root->is_map()) {
     flatten(*root, "", out);
   }
   return out;

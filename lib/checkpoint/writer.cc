@@ -316,6 +316,7 @@ class Save {
     manifest.epoch = notes_.state.position.epoch;
     manifest.cursor = notes_.state.cursor;
     manifest.loss = notes_.loss;
+    manifest.processes = notes_.processes;
     manifest.mesh = snapshot_.mesh().axes();
     manifest.tensors = snapshot_.tensors();
     manifest.model_signature = model_signature(manifest.tensors);

@@ -19,6 +19,7 @@ namespace meshtrain {
 struct CheckpointNotes {
   TrainState state;
   std::string written_by;  // "meshtrain 0.1.0"
+  int64_t processes = 1;
   std::string run_id, parent_run;
   std::string time;  // "2026-01-05T14:03:22Z"
   double loss = 0;

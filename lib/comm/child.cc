@@ -155,11 +155,17 @@ RunningChild start_child(const ChildCommand& command, const HeldSignals& signals
   Pipe report;
   const int output = open_output(command.output);
   const std::optional<cpu_set_t> cpus = set_of(command.cpus);
+  sigset_t mask = signals.before();
+  for (const int number : {SIGUSR1, SIGUSR2, SIGHUP}) {
+    if (command.holds_signals) {
+      sigaddset(&mask, number);
+    }
+  }
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    become(words.data(), environment.data(), command, parent, signals.before(), report.write,
-           output, cpus ? &*cpus : nullptr);
+    become(words.data(), environment.data(), command, parent, mask, report.write, output,
+           cpus ? &*cpus : nullptr);
   }
   if (command.inherited >= 0) {
     close(command.inherited);

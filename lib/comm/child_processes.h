@@ -22,6 +22,8 @@ struct ChildCommand {
   int inherited = -1;
   std::string output = {};     // a file that gets stdout and stderr, at its end; "": this process's
   std::vector<int> cpus = {};  // that it may use; empty: all of this process
+  // SIGUSR1, SIGUSR2 and SIGHUP, which would end it, wait until catch_run_signals() (signals.h).
+  bool holds_signals = false;
 };
 
 struct ChildrenOptions {

@@ -24,7 +24,7 @@ class Runner {
         reap_all();
         start();
         if (!is_any_running(children_)) {
-          return stopped_by_;
+          break;
         }
         pass_on(signals_.wait(kMilliseconds));
         stop_some();
@@ -33,11 +33,15 @@ class Runner {
       kill_running(children_);
       throw;
     }
+    if (not_started_) {
+      throw *not_started_;
+    }
+    return stopped_by_;
   }
 
  private:
   void start() {
-    for (size_t slot = 0; slot < children_.size() && stopped_by_ == 0; ++slot) {
+    for (size_t slot = 0; slot < children_.size() && stopped_by_ == 0 && !not_started_; ++slot) {
       RunningChild& child = children_[slot];
       if (child.running) {
         continue;
@@ -46,7 +50,13 @@ class Runner {
       if (!command) {
         return;
       }
-      child = start_child(*command, signals_);
+      try {
+        child = start_child(*command, signals_);
+      } catch (const RuntimeFailure& failure) {  // the others can save what they have
+        not_started_ = failure;
+        signal_running(children_, SIGTERM);
+        return;
+      }
       queue_.started(static_cast<int>(slot), child.pid);
     }
   }
@@ -61,8 +71,7 @@ class Runner {
 
   void pass_on(const std::vector<int>& signals) {
     for (const int number : signals) {
-      const bool stops = number == SIGINT || number == SIGTERM || number == SIGUSR1;
-      stopped_by_ = stops && stopped_by_ == 0 ? number : stopped_by_;
+      stopped_by_ = stopped_by_ == 0 && queue_.stops(number) ? number : stopped_by_;
       signal_running(children_, number);
     }
   }
@@ -79,6 +88,7 @@ class Runner {
   HeldSignals signals_{{}};
   std::vector<RunningChild> children_;
   int stopped_by_ = 0;
+  std::optional<RuntimeFailure> not_started_;
 };
 
 }  // namespace

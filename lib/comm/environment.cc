@@ -189,6 +189,34 @@ LaunchEnvironment read_environment(const Getenv& get) {
   return out;
 }
 
+std::vector<std::string> launch_variables() {
+  return {"OMPI_COMM_WORLD_",
+          "OMPI_MCA_",
+          "OMPI_UNIVERSE_SIZE",
+          "OMPI_APP_CTX_",
+          "OMPI_FIRST_RANKS",
+          "OMPI_FILE_LOCATION",
+          "PMIX_",
+          "PMI_",
+          "PRTE_",
+          "SLURM_STEP",
+          "SLURM_PROCID=",
+          "SLURM_LOCALID=",
+          "SLURM_NODEID=",
+          "RANK=",
+          "WORLD_SIZE=",
+          "LOCAL_RANK=",
+          "LOCAL_WORLD_SIZE=",
+          "MASTER_ADDR=",
+          "MASTER_PORT=",
+          "TORCHELASTIC_",
+          "MESHTRAIN_SOCKET=",
+          "MESHTRAIN_TOKEN=",
+          "MESHTRAIN_RESTART=",
+          "MESHTRAIN_NEW_FOLDER=",
+          "MESHTRAIN_LAUNCHED="};
+}
+
 void check_can_meet(const LaunchEnvironment& environment) {
   if (environment.is_alone()) {
     return;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace meshtrain {
 
@@ -37,6 +38,10 @@ using Getenv = std::function<const char*(const char* name)>;
 // since some clusters set RANK as well. Throws ConfigError E612 for what none of them would have
 // written.
 LaunchEnvironment read_environment(const Getenv& get);
+
+// What the names of variables begin with by which a process of a run knows the others: a program
+// that it starts is none of them.
+std::vector<std::string> launch_variables();
 
 // Throws ConfigError E614 where a launcher started several processes that cannot find each other.
 void check_can_meet(const LaunchEnvironment& environment);

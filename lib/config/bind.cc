@@ -147,11 +147,12 @@ void check_data(ConfigValue& tree, const YamlNode& root, const Config& config,
         .with_label("leave it out");
     return;
   }
-  const auto images = data.train ? options_if<ImageFolderOptions>(*data.train) : std::nullopt;
-  if (has_split && images && !images->seed) {
+  const auto folder = data.train ? class_folder_of(*data.train) : std::nullopt;
+  if (has_split && folder && !folder->is_shuffled) {
     diagnostics
         .error("E113", config.fit.validation_split.loc,
-               "`validation_split` takes the last images, and `image_folder` sorts them by class")
+               fmt::format("`validation_split` takes the last {}, and `{}` sorts them by class",
+                           folder->files, data.train->class_name))
         .help("give `data.train` a `seed`: it shuffles the files once");
   }
 }

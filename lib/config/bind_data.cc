@@ -116,6 +116,17 @@ void check_random_split(const Config& config, Diagnostics& diagnostics) {
   }
 }
 
+// Numbers of a table have the digits of the model, where the config does not say otherwise.
+void widen_numbers(ConfigValue& source, bool is_wide) {
+  const auto* const object = std::get_if<std::shared_ptr<ConfigObject>>(&source.data);
+  if (object == nullptr || !is_wide || !options_if<CsvOptions>(**object)) {
+    return;
+  }
+  if (ConfigValue& dtype = (*object)->args.at("dtype"); dtype.is_default) {
+    dtype.data = std::string("float64");
+  }
+}
+
 }  // namespace
 
 bool Config::validates() const {
@@ -151,12 +162,16 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
       take_arguments(**train, **other);
     }
   }
+  for (const char* name : {"train", "validation", "test"}) {
+    widen_numbers(data.field(name), config.dtype_policy.value == "float64");
+  }
   out.train = source("train");
   out.validation = source("validation");
   out.test = source("test");
   for (std::optional<ConfigObject>* part : {&out.validation, &out.test}) {
     if (out.train && *part) {
       read_like_training(*out.train, **part);
+      check_has_masks(*out.train, **part, diagnostics);
     }
   }
   const ConfigValue& transform = data.field("transform");

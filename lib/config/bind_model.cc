@@ -294,11 +294,15 @@ class ModelBinder {
                  fmt::format("layer `{}` ({}) takes {} two inputs, not {}", layer.name.value,
                              class_name, takes_two ? "exactly" : "at least", count))
           .help("write `inputs: [first, second]` with the names of earlier layers");
-    } else if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
-               count > (is_any({"GlobalAveragePooling1D", "CategoryEncoding"}) ? 2 : 1)) {
-      diagnostics_.error("E121", layer.object.loc,
-                         fmt::format("layer `{}` ({}) takes one input, not {}", layer.name.value,
-                                     class_name, count));
+      return;
+    }
+    const bool may_be_two = is_any({"GlobalAveragePooling1D", "CategoryEncoding", "SplitSteps"});
+    if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
+        count > (may_be_two ? 2 : 1)) {
+      diagnostics_.error(
+          "E121", layer.object.loc,
+          fmt::format("layer `{}` ({}) takes {}, not {}", layer.name.value, class_name,
+                      may_be_two ? "one or two inputs" : "one input", count));
     }
   }
 

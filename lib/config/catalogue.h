@@ -41,9 +41,10 @@ struct ClassSpec {
   // training source of its class, and what this one `learns` with the arguments that are given.
   bool is_read_like_training = false;
   std::function<bool(const ConfigObject&)> learns = {};
-  bool is_generated = false;  // `samples` of its own, from no file
-  bool is_unique = false;     // of a callback: a config has one at most
-  bool has_roles = false;     // of a layer: `inputs` may be a map from what they are to their names
+  bool is_generated = false;     // `samples` of its own, from no file
+  bool is_unique = false;        // of a callback: a config has one at most
+  bool changes_batches = false;  // of a transform: acts within the training step
+  bool has_roles = false;  // of a layer: `inputs` may be a map from what they are to their names
 
   const Spec* find(std::string_view arg) const;
   std::vector<std::string> arg_names() const;

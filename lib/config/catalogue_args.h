@@ -65,5 +65,7 @@ inline Spec class_axis() {
 
 // Transforms of columns (catalogue_preprocessing.cc).
 std::vector<ClassSpec> column_transform_classes();
+std::vector<ClassSpec> image_column_classes();      // Image and Mask
+std::vector<ClassSpec> moving_transform_classes();  // layers that move pixels of images
 
 }  // namespace meshtrain

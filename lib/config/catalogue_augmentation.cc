@@ -1,5 +1,7 @@
 // Random changes of images while training: Keras 3.16
 // keras/src/layers/preprocessing/image_preprocessing.
+#include <algorithm>
+
 #include "config/catalogue_layer_args.h"
 
 namespace meshtrain {
@@ -158,6 +160,29 @@ std::vector<ClassSpec> augmentation_layer_classes() {
                           "how values between pixels are made"),
                    seed_arg(), data_format_arg()}),
   };
+}
+
+// The same arguments; masks and weights of pixels follow the images.
+std::vector<ClassSpec> moving_transform_classes() {
+  static constexpr std::string_view kOfLayers[] = {"name", "trainable", "dtype",
+                                                   "activity_regularizer", "inputs"};
+  static constexpr std::string_view kMoving[] = {
+      "RandomFlip",  "RandomRotation",    "RandomTranslation",     "RandomZoom",
+      "RandomShear", "RandomPerspective", "RandomElasticTransform"};
+  const auto is_in = [](const auto& names, std::string_view name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  std::vector<ClassSpec> out;
+  for (ClassSpec& spec : augmentation_layer_classes()) {
+    if (!is_in(kMoving, spec.name)) {
+      continue;
+    }
+    std::erase_if(spec.args, [&](const Spec& arg) { return is_in(kOfLayers, arg.name); });
+    spec.changes_batches = true;
+    spec.help = "in training, masks alike: " + spec.help;
+    out.push_back(std::move(spec));
+  }
+  return out;
 }
 
 }  // namespace meshtrain

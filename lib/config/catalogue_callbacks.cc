@@ -125,6 +125,13 @@ void check_model_checkpoint(const ModelCheckpointOptions& callback, const ClassS
 
 // What save_freq says becomes `checkpoint.every`, for those who read the resolved config too.
 void check_backup(const BackupOptions& callback, const ClassScope& scope) {
+  const Located<Interval>& kept = scope.config.checkpoint.keep_every;
+  if (callback.delete_checkpoint && kept->unit != Interval::Unit::kNever) {
+    scope.diagnostics
+        .error("E113", kept.loc,
+               "`keep_every` keeps checkpoints, and `BackupAndRestore` deletes all at the end")
+        .help("write `BackupAndRestore: {delete_checkpoint: false}`, or leave `keep_every` out");
+  }
   const ConfigValue& frequency = scope.object.arg("save_freq");
   const Interval& every = callback.save_freq;
   Located<Interval>& saves = scope.config.checkpoint.every;

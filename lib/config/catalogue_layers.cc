@@ -182,9 +182,12 @@ std::vector<ClassSpec> merging() {
       "Dot", "products along an axis of two inputs, per sample",
       {axes_arg("axes", "", "axis, or one for each input").required(),
        boolean("normalize", "false", "normalize along the axes first (cosine similarity)")}));
-  out.push_back(layer_class("Lambda",
-                            "an expression of its inputs, by name, with the functions of keras.ops",
-                            with_function({})));
+  out.push_back(
+      layer_class("Lambda", "an expression of its inputs, by name, with the functions of keras.ops",
+                  with_function({make_spec("names", ValueKind::kTextList, "null",
+                                           "names of the inputs in the function; null: as "
+                                           "`inputs` has them")
+                                     .nullable()})));
   // Of networks of keras.applications.
   out.push_back(layer_class("CustomScaleLayer", "the first input and `scale` times the second",
                             {number("scale", "", "factor of the second input").required()}));

@@ -159,6 +159,17 @@ void check_cut_mix(const ClassScope& scope) {
   }
 }
 
+ClassSpec mix_up() {
+  ClassSpec spec = make_class(
+      "MixUp", "in training: each sample and its targets mixed with another of the batch",
+      {number("alpha", "0.2", "of the distribution of shares; 1: all shares alike").above(0),
+       choice("data_format", {"channels_last", "channels_first"}, "null",
+              "mixes both in the same way"),
+       seed_arg()});
+  spec.changes_batches = true;
+  return spec;
+}
+
 ClassSpec cut_mix() {
   Spec data_format = choice("data_format", {"channels_last", "channels_first"}, "null",
                             "where the channels are; null = channels_last");
@@ -168,12 +179,17 @@ ClassSpec cut_mix() {
                  "of the distribution of sizes, drawn for a batch; f = [0, f]"),
        seed_arg(), std::move(data_format)});
   spec.check = check_cut_mix;
+  spec.changes_batches = true;
   return spec;
 }
 
 }  // namespace
 
-bool mixes_batches(const ConfigObject& transform) {
+bool changes_batches(const ConfigObject& transform) {
+  return class_of_object(Category::kTransform, transform).changes_batches;
+}
+
+bool is_mixing(const ConfigObject& transform) {
   return transform.class_name == "MixUp" || transform.class_name == "CutMix";
 }
 
@@ -188,16 +204,14 @@ std::vector<ClassSpec> transform_classes() {
                       .infer_ok()
                       .empty_ok()}),
       masked_lm(),
-      make_class(
-          "MixUp", "in training: each sample and its targets mixed with another of the batch",
-          {number("alpha", "0.2", "of the distribution of shares; 1: all shares alike").above(0),
-           choice("data_format", {"channels_last", "channels_first"}, "null",
-                  "mixes both in the same way"),
-           seed_arg()}),
+      mix_up(),
       cut_mix(),
   };
-  for (ClassSpec& spec : column_transform_classes()) {
+  for (ClassSpec& spec : moving_transform_classes()) {
     out.push_back(std::move(spec));
+  }
+  for (const auto& classes : {column_transform_classes(), image_column_classes()}) {
+    out.insert(out.end(), classes.begin(), classes.end());
   }
   return out;
 }

@@ -209,6 +209,10 @@ void check_transform(const ConfigObject& transform, Diagnostics& diagnostics) {
     }
   } else if (transform.class_name == "Tokenizer") {
     check_packed_text(packed_text_options(transform), transform, diagnostics);
+  } else if (transform.class_name == "Image" || transform.class_name == "Mask") {
+    const ImageFormat format = image_format(transform);
+    check_image_size(format, diagnostics);
+    check_mask_values(format, diagnostics);
   } else if (transform.class_name != "CategoryEncoding") {
     check_vocabulary(transform, diagnostics);
   }
@@ -219,6 +223,16 @@ void check_transform(const ConfigObject& transform, Diagnostics& diagnostics) {
 bool transforms_columns(const ConfigObject& transform) {
   const ClassSpec& spec = class_of_object(Category::kTransform, transform);
   return spec.find("column") != nullptr || spec.find("columns") != nullptr;
+}
+
+std::vector<const ConfigObject*> column_transforms(const ConfigObject& source) {
+  std::vector<const ConfigObject*> transforms;
+  if (source.args.contains("preprocessing") && source.has("preprocessing")) {
+    for (const ConfigValue& transform : source.arg("preprocessing").list()) {
+      transforms.push_back(&transform.object());
+    }
+  }
+  return transforms;
 }
 
 void check_preprocessing(const ConfigValue& transforms, Diagnostics& diagnostics) {

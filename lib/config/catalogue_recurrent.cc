@@ -121,6 +121,13 @@ std::vector<ClassSpec> recurrent_layer_classes() {
                   {object("layer", ValueKind::kObject, Category::kLayer, "",
                           "the layer, which takes a step without the dimension of steps")
                        .required()}),
+      layer_class("MergeSteps",
+                  "(batch, steps, ...) to (batch x steps, ...): each step becomes a sample", {}),
+      layer_class("SplitSteps", "(batch x steps, ...) to (batch, steps, ...)",
+                  {integer("steps", "null", "steps of a sample; null: those of the second input")
+                       .nullable()
+                       .least(1)
+                       .most(kMaxSize)}),
       layer_class("SpectralNormalization",
                   "a layer whose kernel is divided by its largest singular value",
                   {object("layer", ValueKind::kObject, Category::kLayer, "",

@@ -273,35 +273,4 @@ void check_lines(const LinesOptions& source, const ClassScope& scope) {
   check_packed_text(source, scope.object, scope.diagnostics);
 }
 
-void check_image_folder(const ImageFolderOptions& source, const ClassScope& scope) {
-  const auto wrong = [&](const SourceLoc& loc, std::string message) -> Diagnostic& {
-    return scope.diagnostics.error("E113", loc, std::move(message));
-  };
-  if (source.image_size->size() > 2) {
-    wrong(source.image_size.loc, "`image_size` is height and width").help("write `[180, 180]`");
-  }
-  if (source.crop_to_aspect_ratio && source.pad_to_aspect_ratio) {
-    wrong(source.pad_to_aspect_ratio.loc,
-          "`crop_to_aspect_ratio` and `pad_to_aspect_ratio` exclude each other");
-  }
-  // Also as what was refused already: a default has the place of the class.
-  const auto is_given = [&](const auto& member) {
-    return member.value.has_value() || member.loc.to_string() != scope.object.loc.to_string();
-  };
-  const bool has_subset = is_given(source.subset);
-  if (is_given(source.validation_split) != has_subset) {
-    wrong(has_subset ? source.subset.loc : source.validation_split.loc,
-          "`validation_split` and `subset` need each other")
-        .help(
-            "`{validation_split: 0.2, subset: training, seed: 1}`, and `subset: validation` for "
-            "the rest");
-  } else if (source.validation_split.value && !source.seed) {
-    wrong(source.validation_split.loc, "`validation_split` needs `seed`, the order that is split")
-        .note("the files are sorted by class: the last of them would be of the last classes only");
-  }
-  if (source.class_names.value && source.labels() == LabelMode::kNone) {
-    wrong(source.class_names.loc, "there are no classes with `label_mode: none`");
-  }
-}
-
 }  // namespace meshtrain

@@ -129,7 +129,7 @@ struct DataConfig {
   Located<Remainder> remainder;
   Located<int64_t> one_hot;  // label.one_hot: classes, 0 = labels as they are
   // Host side: Rescaling, Reshape, MaskedLMMaskGenerator. In the training step: see
-  // mixes_batches().
+  // changes_batches().
   std::vector<ConfigObject> transform;
   int64_t seed = 0;                   // the config's, for transforms that draw
   Located<int64_t> head_tail{1, {}};  // shards; 1: steps are in order
@@ -155,6 +155,7 @@ struct FitConfig {
   // By name or number of the class (engine/sample_weights.h).
   std::vector<std::pair<std::string, Located<double>>> class_weight;
   Located<std::string> initial_weights;  // path, empty = none
+  Located<bool> partial_weights;
   SourceLoc loc;
 };
 

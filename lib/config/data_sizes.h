@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "config/object.h"
+#include "config/config.h"
 
 namespace meshtrain {
 
@@ -18,8 +18,8 @@ struct DataSizes {
 };
 
 // Reads data.train, or what was learned from it when these weights were trained ("": none are
-// given). Throws ConfigError E3xx as load_dataset().
-using DataSizesReader = DataSizes (*)(const ConfigObject& train, const std::string& base_dir,
+// given). `held_out`: ReadLimits. Throws ConfigError E3xx as load_dataset().
+using DataSizesReader = DataSizes (*)(const DataConfig& data, double held_out,
                                       const std::string& weights);
 
 // Sets the reader of this process, before any config is loaded: this module reads no data. Without

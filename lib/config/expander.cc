@@ -207,6 +207,10 @@ void Expander::evaluate(YamlNode& node, const ExpandScope& scope) {
 // The name of an entry within its list: given, or counted.
 std::string Expander::take_local_name(const YamlNode* given, const std::string& class_name,
                                       ExpandScope& scope) {
+  if (given != nullptr && !given->failed && (given->is_map() || given->is_list())) {
+    diagnostics_.error("E112", given->loc,
+                       fmt::format("`name` of `{}` must be a text", class_name));
+  }
   return given != nullptr && given->is_scalar() && !given->failed && !given->text.empty()
              ? given->text
              : scope.home->counter.next(class_name);
@@ -224,6 +228,41 @@ void Expander::check_name(const std::string& name, const SourceLoc& loc) {
   }
 }
 
+namespace {
+
+// The texts of a scalar, or of what is in a list or a map of them.
+std::vector<std::string> texts_of(const YamlNode& node) {
+  if (node.is_scalar()) {
+    return node.is_null() ? std::vector<std::string>() : std::vector{node.text};
+  }
+  std::vector<std::string> out;
+  for (const YamlNode& child : node.children) {
+    out.push_back(child.text);
+  }
+  return out;
+}
+
+// The function of a Lambda names its inputs as they were written, before they became layers.
+void keep_names(const std::string& class_name, const std::vector<std::string>& written,
+                YamlNode& args) {
+  const YamlNode* inputs = args.find("inputs");
+  if (class_name != "Lambda" || inputs == nullptr || args.find("names") != nullptr) {
+    return;
+  }
+  const std::vector<std::string> now = texts_of(*inputs);
+  if (written.size() != now.size() || written == now) {
+    return;
+  }
+  const SourceLoc loc = inputs->loc;
+  YamlNode names{.kind = YamlNode::Kind::kList, .loc = loc, .key = "names", .key_loc = loc};
+  for (const std::string& name : written) {
+    names.children.push_back(YamlNode::scalar(name, loc, true));
+  }
+  args.at_or_add("names", loc) = std::move(names);
+}
+
+}  // namespace
+
 // Copies a layer of the model's own list; only names of uses change.
 void Expander::add_top_layer(const YamlNode& entry, const ObjectForm& form) {
   YamlNode layer = entry;
@@ -237,7 +276,9 @@ void Expander::add_top_layer(const YamlNode& entry, const ObjectForm& form) {
   YamlNode* inputs = args == nullptr ? nullptr : args->find("inputs");
   if (inputs != nullptr && !inputs->is_null()) {
     evaluate(*inputs, top_);
+    const std::vector<std::string> written = texts_of(*inputs);
     rewrite(*inputs, top_);
+    keep_names(form.spelled, written, *args);
   } else if (form.spelled != "Input" && !top_.previous.empty() &&
              top_.previous != OutputNames{last_}) {
     if (YamlNode* all = normalize_object(layer, Category::kLayer)) {
@@ -279,7 +320,11 @@ void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandSco
     args->at_or_add("name", name_loc) = name_node(full_name, name_loc);
   }
   if (class_name != "Input") {
+    const YamlNode* inputs = args->find("inputs");
+    const std::vector<std::string> written =
+        inputs == nullptr ? std::vector<std::string>() : texts_of(*inputs);
     connect(*args, loc, scope);
+    keep_names(class_name, written, *args);
   }
   if (scope.frozen && class_name != "Call") {
     YamlNode frozen = YamlNode::scalar("false", *scope.frozen);
@@ -389,14 +434,23 @@ void Expander::rewrite(YamlNode& names, const ExpandScope& scope) {
     names.children = std::move(all);
   } else if (names.is_map()) {
     for (YamlNode& child : names.children) {
+      if (!child.is_scalar()) {
+        diagnostics_.error("E112", child.loc,
+                           fmt::format("`{}` takes the name of one input", child.key));
+        child.failed = true;
+        continue;
+      }
       const std::string written = child.text;
       rewrite(child, scope);
       if (child.is_list()) {
+        std::vector<std::string> outputs;
+        for (const YamlNode& output : child.children) {
+          outputs.push_back(output.text);
+        }
         diagnostics_
             .error("E121", child.loc,
-                   fmt::format("`{}` has {} outputs; one is wanted here", written,
-                               child.children.size()))
-            .note("they are " + join(resolve(YamlNode::scalar(written, child.loc), scope), ", "));
+                   fmt::format("`{}` has {} outputs; one is wanted here", written, outputs.size()))
+            .note("they are " + join(outputs, ", "));
         child.failed = true;
       }
     }

@@ -46,18 +46,21 @@ DataSizesReader& reader_of_sizes() {
 }
 
 // The sizes of the data section; nothing where that is not right, which is reported elsewhere.
-std::optional<DataSizes> read_sizes(const YamlNode& data, const std::string& first_file,
-                                    const std::string& weights) {
+// `split`: fit.validation_split.
+std::optional<DataSizes> read_sizes(const YamlNode& data, double split, std::optional<int64_t> seed,
+                                    const std::string& first_file, const std::string& weights) {
   Diagnostics ignored;
   ConfigValue tree;
   const Section& section = *root_section().find("data")->section;
   tree.data = ConfigValue::Dict{{"data", Reader(ignored, {}).section(&data, section, data.loc)}};
   Config config;
+  config.seed.value = seed.value_or(config.seed.value);
+  section.store(&config.data, tree.field("data"), {folder_of(first_file), ignored});
   bind_data(tree, first_file, config, ignored);
   if (ignored.has_errors() || !config.data.train) {
     return std::nullopt;
   }
-  return data_sizes_reader()(*config.data.train, config.data.base_dir, weights);
+  return data_sizes_reader()(config.data, config.data.validation ? 0 : split, weights);
 }
 
 }  // namespace
@@ -139,6 +142,17 @@ class Expressions::Evaluator : public ExprNames {
                                   : "there are " + join(names, ", ")};
   }
 
+  // The text of a scalar in a map, after its expression; "" where there is none.
+  std::string evaluated_text(const YamlNode* map, std::string_view key) {
+    const YamlNode* const found = map == nullptr ? nullptr : map->find(key);
+    if (found == nullptr || !found->is_scalar()) {
+      return "";
+    }
+    YamlNode copy = *found;
+    evaluate_all(copy, nullptr);
+    return copy.text;
+  }
+
   const DataSizes& data_sizes() {
     const YamlNode* const data = root_.find("data");
     if (sizes_) {
@@ -157,7 +171,10 @@ class Expressions::Evaluator : public ExprNames {
     evaluate_all(copy, nullptr);
     is_reading_data_ = false;
     try {
-      sizes_ = read_sizes(copy, first_file_, weights_);
+      const YamlNode* const fit = root_.find("fit");
+      const auto split = try_number(evaluated_text(fit, "validation_split"));
+      sizes_ = read_sizes(copy, split.value_or(0), try_integer(evaluated_text(&root_, "seed")),
+                          first_file_, weights_);
     } catch (const ConfigError& error) {
       if (!sizes_failed_) {  // said once, where the source stands
         diagnostics_.append(error.diagnostics());

@@ -34,7 +34,7 @@ std::string flow_object(const ConfigObject& object) {
   // Without the braces it would be the word `accuracy`.
   const bool keeps_braces = object.class_name == "Accuracy";
   return parts.empty() && !keeps_braces
-             ? yaml_text(object.spelled)
+             ? yaml_key(object.spelled)
              : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
 }
 
@@ -75,8 +75,16 @@ std::string yaml_quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string yaml_text(std::string_view text) {
+std::string yaml_key(std::string_view text) {
   return is_plain_text(text) ? std::string(text) : yaml_quoted(text);
+}
+
+std::string yaml_text(std::string_view text) {
+  const bool is_evaluated = text.starts_with('=') || text.find("${") != std::string_view::npos;
+  const char quote = text.find('"') == std::string_view::npos ? '"' : '\'';
+  const bool has_both = quote == '\'' && text.find(quote) != std::string_view::npos;
+  return is_evaluated && !has_both ? yaml_quoted(fmt::format("={0}{1}{0}", quote, text))
+                                   : yaml_key(text);
 }
 
 std::string yaml_flow(const ConfigValue& value) {
@@ -106,12 +114,15 @@ std::string yaml_flow(const ConfigValue& value) {
     return "[" + join(parts, ", ") + "]";
   }
   for (const auto& [key, entry] : value.dict()) {
-    parts.push_back(fmt::format("{}: {}", yaml_text(key), yaml_flow(entry)));
+    parts.push_back(fmt::format("{}: {}", yaml_key(key), yaml_flow(entry)));
   }
   return "{" + join(parts, ", ") + "}";
 }
 
 std::string yaml_argument(std::string_view name, const ConfigValue& value) {
+  if (name == "function" && value.is_string()) {
+    return yaml_key(value.string());
+  }
   const std::string text = yaml_flow(value);
   const bool is_whole = value.is_number() && try_integer(text).has_value();
   return name == "learning_rate" && is_whole ? text + ".0" : text;

@@ -70,7 +70,12 @@ constexpr OtherName kOtherNames[] = {
      "put `Normalization` after the Input: it learns from the training data"},
     {Category::kTransform, "resizing resize",
      "an `image_folder` has `image_size`; as a layer, `Resizing` works in the model"},
-    {Category::kTransform, "randomflip randomcrop centercrop",
+    {Category::kTransform,
+     "randomcrop centercrop randombrightness randomcontrast randomsaturation randomhue "
+     "randomcolorjitter randomcolordegeneration randomgrayscale randominvert randomposterization "
+     "randomsharpness randomgaussianblur randomerasing randaugment augmix autocontrast "
+     "equalization "
+     "solarization",
      "as a layer of the model it works, before the first layer with weights"},
     {Category::kLoss, "nllloss nll",
      "write `sparse_categorical_crossentropy` after `activation: softmax`"},
@@ -122,7 +127,15 @@ constexpr OtherName kOtherNames[] = {
     {Category::kInitializer, "kaimingnormal", "write `he_normal`"},
     {Category::kRegularizer, "weightdecay", "write `L2: 0.01`, or `weight_decay` of the optimizer"},
     {Category::kSource, "parquet", "write the table as csv"},
-    {Category::kSource, "imagefolder images", "write `{source: image_folder, directory: ...}`"},
+    {Category::kSource, "imagefolder images imagedatasetfromdirectory flowfromdirectory",
+     "write `{source: image_folder, directory: ...}`"},
+    {Category::kSource, "textfolder texts textdatasetfromdirectory",
+     "write `{source: text_folder, directory: ..., preprocessing: [{TextVectorization: {column: "
+     "text}}]}`"},
+    {Category::kSource, "timeseries timeseriesdatasetfromarray",
+     "write `{source: npy, x: ..., sequence_length: 24}`; csv, npz and hdf5 make windows, too"},
+    {Category::kSource, "tfrecord tfrecords webdataset arrow feather",
+     "write the arrays as npz or hdf5, or the images as folders"},
     {Category::kSource, "safetensors", "write the arrays as npz or hdf5"},
 };
 

@@ -66,6 +66,7 @@ class Reader {
   ConfigValue object_value(const YamlNode& node, Category category);
   void arguments(const YamlNode* args, const std::string& skipped, const ClassSpec& spec,
                  ConfigObject& object);
+  void check_name(const Spec& arg, const ConfigValue& value);
   void add_context(Diagnostic& d) const;
   ObjectPtr unknown_class(const ObjectForm& form, Category category);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/other_names.h"
@@ -115,6 +116,7 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
         const std::string around = std::exchange(context_, std::move(own));
         object.args[arg->name] = value(child, *arg, owner);
         context_ = around;
+        check_name(*arg, object.args[arg->name]);
       } else {
         Diagnostic& problem = unknown_key(child, owner, true, spec.arg_names());
         if (!spec.unknown_help.empty()) {
@@ -133,6 +135,23 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
     }
     object.args.emplace(
         arg.name, arg.is_required ? fallback(arg, object.loc) : default_value(arg, object.loc));
+  }
+}
+
+// Names are keys in files of weights, which take no others.
+void Reader::check_name(const Spec& arg, const ConfigValue& value) {
+  constexpr size_t kMostBytes = 128;
+  if (arg.name != "name" || !value.is_string()) {
+    return;
+  }
+  const std::string& name = value.string();
+  if (without_controls(name) != name) {
+    diagnostics_.error("E113", value.loc,
+                       fmt::format("the name `{}` has control characters", printable(name)));
+  } else if (name.size() > kMostBytes) {
+    diagnostics_.error("E113", value.loc,
+                       fmt::format("the name `{}` has {} bytes; {} are allowed", printable(name),
+                                   name.size(), kMostBytes));
   }
 }
 

@@ -202,7 +202,9 @@ const Section& fit_section() {
        map_of("class_weight", ValueKind::kFloat,
               "class, by its name or number -> factor on the loss of its labels")
            .least(0),
-       path("initial_weights", &S::initial_weights, "file of weights to begin with")});
+       path("initial_weights", &S::initial_weights, "file of weights to begin with"),
+       key("partial_weights", &S::partial_weights,
+           "of initial_weights of another model, take those that fit; others are drawn")});
   return kSection;
 }
 
@@ -260,7 +262,8 @@ const Section& checkpoint_section() {
   using S = CheckpointConfig;
   static const Section kSection = section_of<S>(
       "checkpoint",
-      {interval("every", &S::every, "epoch, 200 steps, 30 min, never"),
+      {interval("every", &S::every,
+                "epoch, 200 steps, 30 min, never; epochs with the best `monitor` are saved, too"),
        count("keep", &S::keep, "checkpoints that stay, the newest", 2),
        interval("keep_every", &S::keep_every, "1000 steps, 10 epochs: these stay for ever")
            .null_by_default(),

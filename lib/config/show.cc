@@ -57,7 +57,7 @@ class Printer {
     for (const auto& [key, entry] : value.dict()) {
       const Spec* const spec = section == nullptr ? nullptr : section->find(key);
       if (!is_left_out(entry, spec)) {
-        named(yaml_text(key), entry, indent, spec);
+        named(yaml_key(key), entry, indent, spec);
       }
     }
   }
@@ -128,7 +128,7 @@ class Printer {
     const ConfigObject& object = value.object();
     // Aliases such as `mse` are the names in the logs, so they are kept.
     add(indent,
-        fmt::format("{}{}{}", prefix, yaml_text(object.spelled), object.args.empty() ? "" : ":"),
+        fmt::format("{}{}{}", prefix, yaml_key(object.spelled), object.args.empty() ? "" : ":"),
         origin(value));
     const size_t head = lines_.size() - 1;
     const int inner = indent + static_cast<int>(prefix.size()) + 2;

@@ -194,10 +194,15 @@ struct CsvOptions : SeriesOptions {
 void check_csv(const CsvOptions& source, const ClassScope& scope);
 // Whether a transform is one of columns, else of whole inputs.
 bool transforms_columns(const ConfigObject& transform);
-// Whether a transform mixes the samples of a batch while training: MixUp, CutMix.
-bool mixes_batches(const ConfigObject& transform);
+// Whether a transform changes batches within the training step, and nothing else: MixUp, CutMix,
+// and layers that move pixels.
+bool changes_batches(const ConfigObject& transform);
+// Whether it mixes the samples of a batch: MixUp, CutMix.
+bool is_mixing(const ConfigObject& transform);
 // Reports what is wrong with the values of `preprocessing`.
 void check_preprocessing(const ConfigValue& transforms, Diagnostics& diagnostics);
+// The transforms in `preprocessing` of a source; none where it has no such argument.
+std::vector<const ConfigObject*> column_transforms(const ConfigObject& source);
 inline ClassSpec csv_source() {
   using S = CsvOptions;
   Spec preprocessing =
@@ -237,7 +242,8 @@ inline ClassSpec csv_source() {
                .one_of({",", ";", "|", " ", "tab"}),
            key("decimal", &S::decimal, "what stands before the fraction of numbers: 3.14 or 3,14")
                .one_of({".", ","}),
-           key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
+           key("dtype", &S::dtype, "of the numbers; float64 where that is the `dtype_policy`")
+               .one_of({"float32", "float64", "int32"}),
            key("missing", &S::missing, "what missing features become: error, mean, or a number")
                .takes("error, mean or a number"),
            key("missing_texts", &S::missing_texts,
@@ -379,79 +385,81 @@ inline ClassSpec tokens_source() {
   return spec;
 }
 
-enum class LabelMode : uint8_t { kInt, kCategorical, kBinary, kNone };
-constexpr auto words(LabelMode) {
-  return word_list("int", "categorical", "binary", "none");
-}
 enum class ColorMode : uint8_t { kGrayscale, kRgb, kRgba };
 constexpr auto words(ColorMode) {
   return word_list("grayscale", "rgb", "rgba");
 }
-enum class ImageSubset : uint8_t { kTraining, kValidation };
-constexpr auto words(ImageSubset) {
+// How images, and masks of them, become arrays.
+struct ImageFormat : SourceOptions {
+  Located<std::vector<int64_t>> image_size{{256, 256}, {}};
+  bool crop_to_aspect_ratio = false;
+  Located<bool> pad_to_aspect_ratio;
+  ColorMode color_mode = ColorMode::kRgb;
+  std::string interpolation = "bilinear";
+  Located<std::optional<std::vector<int64_t>>> mask_values;
+  Located<std::optional<int64_t>> other_pixels;
+};
+std::vector<Spec> image_size_args();
+std::vector<Spec> image_color_args();
+std::vector<Spec> mask_value_args();
+void check_image_size(const ImageFormat& format, Diagnostics& diagnostics);
+void check_mask_values(const ImageFormat& format, Diagnostics& diagnostics);
+// The arguments of the column transforms Image and Mask that are those of every image.
+ImageFormat image_format(const ConfigObject& transform);
+
+enum class LabelMode : uint8_t { kInt, kCategorical, kBinary, kNone };
+constexpr auto words(LabelMode) {
+  return word_list("int", "categorical", "binary", "none");
+}
+enum class FolderSubset : uint8_t { kTraining, kValidation };
+constexpr auto words(FolderSubset) {
   return word_list("training", "validation");
 }
+// A folder for each class: what image_folder and text_folder share.
+template <class Base>
+struct ClassFolderOptions : Base {
+  Located<std::string> directory;
+  Located<std::optional<LabelMode>> label_mode{LabelMode::kInt, {}};
+  Located<std::optional<std::vector<std::string>>> class_names;
+  bool follow_links = false;
+  std::optional<int64_t> seed;
+  Located<std::optional<double>> validation_split;
+  Located<std::optional<FolderSubset>> subset;
+
+  LabelMode labels() const { return label_mode->value_or(LabelMode::kNone); }
+};
+
 enum class BadRecord : uint8_t { kError, kSkip };
 constexpr auto words(BadRecord) {
   return word_list("error", "skip");
 }
 // Keras' image_dataset_from_directory; decoded as they are read.
-struct ImageFolderOptions : SourceOptions {
-  Located<std::string> directory;
-  Located<std::optional<LabelMode>> label_mode{LabelMode::kInt, {}};
-  Located<std::optional<std::vector<std::string>>> class_names;
-  ColorMode color_mode = ColorMode::kRgb;
-  Located<std::vector<int64_t>> image_size{{256, 256}, {}};
-  std::string interpolation = "bilinear";
-  bool crop_to_aspect_ratio = false;
-  Located<bool> pad_to_aspect_ratio;
-  bool follow_links = false;
-  std::optional<int64_t> seed;
-  Located<std::optional<double>> validation_split;
-  Located<std::optional<ImageSubset>> subset;
+struct ImageFolderOptions : ClassFolderOptions<ImageFormat> {
   Located<BadRecord> on_bad_record;
   int64_t max_bad_records = 10;
+  Located<std::string> masks;  // empty: the folders are classes
 
-  LabelMode labels() const { return label_mode->value_or(LabelMode::kNone); }
+  bool reads_masks() const { return !masks->empty() && labels() != LabelMode::kNone; }
 };
-void check_image_folder(const ImageFolderOptions& source, const ClassScope& scope);
-inline ClassSpec image_folder_source() {
-  using S = ImageFolderOptions;
-  ClassSpec spec = source_of<S>(
-      "image_folder", "PNG and JPEG images, a folder for each class",
-      {key("directory", &S::directory, "holds a folder for each class")
-           .of_kind(ValueKind::kPath)
-           .required(),
-       key("label_mode", &S::label_mode,
-           "class numbers, one-hot rows, 0 or 1 of two classes, or no labels")
-           .nullable(),
-       key("class_names", &S::class_names,
-           "folders in the order of their numbers; all, sorted, when null"),
-       key("color_mode", &S::color_mode, "1, 3 or 4 channels"),
-       key("image_size", &S::image_size, "height and width"),
-       key("interpolation", &S::interpolation, "between pixels, without antialiasing")
-           .one_of({"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"}),
-       key("crop_to_aspect_ratio", &S::crop_to_aspect_ratio,
-           "the largest middle part of that shape"),
-       key("pad_to_aspect_ratio", &S::pad_to_aspect_ratio, "black bars up to that shape"),
-       key("follow_links", &S::follow_links, "links to folders within a class"),
-       key("seed", &S::seed, "shuffles the files once; sorted when null").own_samples(),
-       key("validation_split", &S::validation_split,
-           "part for validation, with `subset` and `seed`")
-           .above(0)
-           .below(1)
-           .own_samples(),
-       key("subset", &S::subset, "of validation_split").own_samples(),
-       key("on_bad_record", &S::on_bad_record,
-           "skip: decodes all images once at the start and leaves damaged ones out"),
-       count("max_bad_records", &S::max_bad_records, "so many are skipped at most", 0)},
-      check_image_folder);
-  spec.is_read_like_training = true;
-  spec.learns = [](const ConfigObject& source) {
-    return read_options<S>(source).labels() != LabelMode::kNone;
-  };
-  return spec;
-}
+// Keras' text_dataset_from_directory: the texts are the column `text` of `preprocessing`.
+constexpr const char* kTextColumn = "text";
+struct TextFolderOptions : ClassFolderOptions<SourceOptions> {
+  Raw<ValueKind::kObjectList> preprocessing;
+};
+// Of a source of either kind; nothing for others.
+struct ClassFolder {
+  LabelMode labels;
+  bool is_shuffled;
+  const char* files;  // "images"
+};
+std::optional<ClassFolder> class_folder_of(const ConfigObject& source);
+// The numbers of pixels for classes 0, 1, ... of the only masks of a source; else empty.
+std::vector<int64_t> mask_values_of(const ConfigObject& source);
+// Reports data for validation or testing without masks, where those that train have some.
+void check_has_masks(const ConfigObject& train, const ConfigObject& other,
+                     Diagnostics& diagnostics);
+ClassSpec image_folder_source();
+ClassSpec text_folder_source();
 
 // Keras' keras.datasets, as `meshtrain data fetch` gets them.
 inline ClassSpec named_set(const char* name, const char* help) {
@@ -484,6 +492,7 @@ inline std::vector<ClassSpec> declared_sources() {
           tokens_source(),
           lines_source(),
           image_folder_source(),
+          text_folder_source(),
           named_set("mnist", "60,000 and 10,000 images 28x28x1 of digits"),
           named_set("fashion_mnist", "60,000 and 10,000 images 28x28x1 of clothes"),
           named_set("cifar10", "50,000 and 10,000 images 32x32x3 of ten classes"),

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 
 #include "base/file.h"
@@ -245,6 +246,12 @@ RowsPtr cache_rows(RowsPtr rows, const DataConfig& data) {
       return kept_in_memory(std::move(rows));
     }
     return cost == Rows::Cost::kInOrder ? kept_in_file(std::move(rows), cache) : rows;
+  }
+  std::error_code error;
+  if (cache != "file" && !std::filesystem::is_directory(cache, error)) {
+    throw ConfigError("E113", data.cache.loc,
+                      fmt::format("`data.cache`: there is no folder `{}`", cache))
+        .help("make it, or write memory, file or none");
   }
   return kept_in_file(std::move(rows), cache);
 }

@@ -44,6 +44,15 @@ class Lookup : public ColumnTransform {
                                     : std::accumulate(weights_.begin(), weights_.end(), 0.0) /
                                           static_cast<double>(weights_.size());
   }
+  bool takes_missing(std::string_view text) const override {
+    const ConfigValue& given = config().arg("vocabulary");
+    const std::vector<std::string> tokens =
+        given.is_null() ? std::vector<std::string>() : given_tokens(given);
+    return std::find(tokens.begin(), tokens.end(), text) != tokens.end();
+  }
+  std::optional<std::string> missing_text() const override {
+    return mask() == nullptr ? std::nullopt : std::optional(*mask());
+  }
   int64_t depth() const override {
     const int64_t size = first_token() + static_cast<int64_t>(categories_->texts().size());
     const bool is_padded = !gives_ids() && config().boolean("pad_to_max_tokens");
@@ -230,6 +239,7 @@ class TextVectorization final : public Lookup {
   }
   bool is_wide() const override { return true; }
   bool keeps_spaces() const override { return true; }
+  bool takes_missing(std::string_view) const override { return true; }  // a text without words
   int64_t width() const override { return gives_ids() ? length_ : depth(); }
 
  protected:

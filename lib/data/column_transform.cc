@@ -7,6 +7,7 @@
 
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "data/column_images.h"
 #include "data/column_lookup.h"
 #include "data/column_tokens.h"
 #include "data/csv_columns.h"
@@ -22,9 +23,13 @@ class Discretization final : public ColumnTransform {
  public:
   using ColumnTransform::ColumnTransform;
 
+  bool takes_numbers() const override { return true; }
   std::string problem(std::string_view value) const override {
-    return parse_decimal(value) ? ""
-                                : fmt::format("is `{}`, which is no number", shown_text(value));
+    const std::optional<double> number = parse_decimal(value);
+    return number && std::isfinite(*number)
+               ? ""
+               : fmt::format("is `{}`, which is no {}number", shown_text(value),
+                             number ? "finite " : "");
   }
   ColumnTable learn(std::span<const std::string> values,
                     std::span<const int64_t> rows) const override {
@@ -69,6 +74,11 @@ class Hashing final : public ColumnTransform {
  public:
   using ColumnTransform::ColumnTransform;
   int64_t depth() const override { return config().integer("num_bins"); }
+  bool takes_missing(std::string_view) const override { return false; }
+  std::optional<std::string> missing_text() const override {
+    const ConfigValue& mask = config().arg("mask_value");
+    return mask.is_null() ? std::nullopt : std::optional(mask.string());
+  }
 
  protected:
   std::vector<int64_t> ids(std::string_view value, std::string&) const override {
@@ -170,6 +180,9 @@ std::unique_ptr<ColumnTransform> make_column_transform(const ConfigObject& confi
   }
   if (name == "CategoryEncoding") {
     return std::make_unique<CategoryEncoding>(config);
+  }
+  if (auto images = make_column_images(config, base_dir)) {
+    return images;
   }
   if (auto tokens = make_column_tokens(config, base_dir)) {
     return tokens;

@@ -1,15 +1,18 @@
 // Keras' preprocessing layers over columns of a table, on the host: TextVectorization,
 // StringLookup, IntegerLookup, Discretization, Hashing, HashedCrossing and CategoryEncoding; and
-// Tokenizer, which is ours. Their classes are declared in config/catalogue_preprocessing.cc.
+// Tokenizer, Image and Mask, which are ours. Their classes are declared in
+// config/catalogue_preprocessing.cc.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/object.h"
+#include "data/rows.h"
 
 namespace meshtrain {
 
@@ -47,8 +50,19 @@ class ColumnTransform {
   virtual bool is_wide() const { return !gives_ids(); }
   // Whether the last of a value's numbers counts those before it that are no padding.
   virtual bool is_padded() const { return false; }
+  // Whether a value names a file, whose content is an array: file() is its path, and rows_of() the
+  // arrays of such files.
+  virtual bool reads_files() const { return false; }
+  virtual std::string file(std::string_view) const { return ""; }
+  virtual RowsPtr rows_of(std::shared_ptr<const std::vector<std::string>>) const { return nullptr; }
+  // Whether a text that means missing is a value like others; if not, the text that stands for it,
+  // if there is one.
+  virtual bool takes_missing(std::string_view) const { return true; }
+  virtual std::optional<std::string> missing_text() const { return std::nullopt; }
   // What a HashedCrossing takes of a value; after use().
   virtual std::string crossed(std::string_view value) const { return std::string(value); }
+  // Whether values are numbers; they get decimal points.
+  virtual bool takes_numbers() const { return false; }
   // Whether spaces at the ends of a field belong to the value.
   virtual bool keeps_spaces() const { return false; }
   // Numbers that a value becomes; after use().

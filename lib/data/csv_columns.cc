@@ -132,12 +132,14 @@ std::string shown_text(std::string_view text) {
   return out;
 }
 
-bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header) {
+bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header,
+                   char decimal) {
   if (header != CsvSettings::Header::kAuto) {
     return header == CsvSettings::Header::kYes;
   }
-  return std::none_of(fields.begin(), fields.end(),
-                      [](std::string_view field) { return parse_decimal(field).has_value(); });
+  return std::none_of(fields.begin(), fields.end(), [&](std::string_view field) {
+    return parse_decimal(field, decimal).has_value();
+  });
 }
 
 std::vector<std::string> csv_column_names(std::span<const std::string_view> fields, bool has_header,

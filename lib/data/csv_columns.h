@@ -12,7 +12,8 @@
 namespace meshtrain {
 
 // Returns whether the first record of a file names the columns.
-bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header);
+bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header,
+                   char decimal);
 
 // Names of the columns: those of the header, which must differ (E310), else "0", "1", ...
 std::vector<std::string> csv_column_names(std::span<const std::string_view> fields, bool has_header,

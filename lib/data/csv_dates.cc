@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kSecondsOfDay = 86400;
 
 // Whether `text` is all of `format`. strptime() takes the 31st of any month; timegm() would move
-// it.
+// it. tm_gmtoff is that of `%z`.
 std::optional<std::tm> parse_with(const std::string& text, const char* format) {
   std::tm date = {};
   date.tm_mday = 1;
@@ -16,12 +16,23 @@ std::optional<std::tm> parse_with(const std::string& text, const char* format) {
   if (end == nullptr || *end != '\0') {
     return std::nullopt;
   }
+  if (std::string_view(format).find("%s") != std::string_view::npos) {
+    const std::time_t seconds = mktime(&date);  // strptime() made it local time
+    std::tm utc = {};
+    return gmtime_r(&seconds, &utc) == nullptr ? std::nullopt : std::optional(utc);
+  }
   std::tm moved = date;
   timegm(&moved);
   if (moved.tm_mday != date.tm_mday || moved.tm_mon != date.tm_mon) {
     return std::nullopt;
   }
-  return moved;  // with the day of the week and of the year
+  // strptime() also takes "23" for %Y, as the year 23.
+  constexpr int kFourDigits = 1000 - 1900;
+  if (std::string_view(format).find("%Y") != std::string_view::npos && date.tm_year < kFourDigits) {
+    return std::nullopt;
+  }
+  moved.tm_gmtoff = date.tm_gmtoff;  // timegm() makes it 0
+  return moved;                      // with the day of the week and of the year
 }
 
 // The text without the fraction of a second and the `Z` at its end.
@@ -79,7 +90,7 @@ double date_part(const std::tm& date, DatePart part) {
     case DatePart::kDays:
       return static_cast<double>((seconds - (seconds < 0 ? kSecondsOfDay - 1 : 0)) / kSecondsOfDay);
     case DatePart::kTimestamp:
-      return static_cast<double>(seconds);
+      return static_cast<double>(seconds - date.tm_gmtoff);
   }
   return 0;
 }

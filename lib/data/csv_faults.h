@@ -24,11 +24,17 @@ struct CsvFaults {
       "E310",
       "`features` chooses columns, `categorical` makes texts to ids, `dates` takes dates, "
       "`dtype: float32` takes fractions"};
+  Kind no_file{"E300",
+               "`directory` is the folder of the files, `extension` stands behind each name"};
   Kind no_date{"E310",
                "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
                "`date_format: \"%d.%m.%Y\"`"};
   Kind missing{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
   Kind missing_text{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
+  Kind missing_token{
+      "E311",
+      "`mask_token: \"[MASK]\"` of a lookup, or `mask_value` of `Hashing`, stands for "
+      "missing values"};
   Kind missing_label{"E311",
                      "nothing fills in labels or weights: leave such rows out of the file, or in a "
                      "series write a value between their neighbours"};
@@ -43,8 +49,8 @@ struct CsvFaults {
   // Throws ConfigError with all kinds of which there is one.
   void report() const {
     Diagnostics problems;
-    for (const Kind* kind : {&not_number, &no_date, &missing, &missing_text, &missing_label,
-                             &infinite, &unknown, &unknown_label}) {
+    for (const Kind* kind : {&not_number, &no_file, &no_date, &missing, &missing_text,
+                             &missing_token, &missing_label, &infinite, &unknown, &unknown_label}) {
       if (kind->count > 0) {
         const std::string more = kind->count > 1 ? fmt::format(" (and {} more such fields)",
                                                                format_thousands(kind->count - 1))

@@ -33,16 +33,30 @@ void CsvTableReader::Rows::store_number(CsvBlocks& blocks, const Slot& slot, dou
 
 void CsvTableReader::Rows::take_text(size_t column, CsvPreprocessed& to,
                                      std::span<const std::string_view> fields) {
+  const ColumnTransform& transform = to.transform();
   std::string text = to.text_of(fields);
-  std::string problem = to.transform().problem(text);
-  const bool is_absent = !problem.empty() && is_missing(text);
-  if (is_absent && settings_.missing == CsvSettings::Missing::kValue) {
-    text = format_shortest(settings_.missing_value);
-    problem = to.transform().problem(text);
+  if (settings_.decimal != '.' && transform.takes_numbers()) {
+    const std::optional<double> number = parse_decimal(text, settings_.decimal);
+    text = number ? format_shortest(*number) : text;
   }
-  if (!problem.empty()) {
-    fault(is_absent ? faults_.missing : faults_.not_number, {.field = column},
-          is_absent ? text.empty() ? "is empty" : fmt::format("is `{}`", text) : problem);
+  std::string problem = transform.problem(text);
+  const bool is_token = !transform.takes_missing(text);
+  bool is_absent = is_missing(text) && (is_token || !problem.empty());
+  if (is_absent &&
+      (transform.missing_text() || settings_.missing == CsvSettings::Missing::kValue)) {
+    text = transform.missing_text().value_or(format_shortest(settings_.missing_value));
+    problem = transform.problem(text);
+    is_absent = false;
+  }
+  if (is_absent || !problem.empty()) {
+    CsvFaults::Kind& kind = transform.reads_files() ? faults_.no_file
+                            : !is_absent            ? faults_.not_number
+                            : is_token              ? faults_.missing_token
+                                                    : faults_.missing;
+    fault(kind, {.field = column},
+          !is_absent || transform.reads_files() ? problem
+          : text.empty()                        ? "is empty"
+                                                : fmt::format("is `{}`", text));
   }
   to.add(std::move(text));
 }
@@ -53,7 +67,7 @@ bool CsvTableReader::Rows::is_missing(std::string_view field) const {
 }
 
 double CsvTableReader::Rows::number(const Slot& slot, std::string_view field) {
-  const std::optional<double> value = parse_decimal(field);
+  const std::optional<double> value = parse_decimal(field, settings_.decimal);
   if (value && std::isfinite(*value) && !are_numbers_missing_) {
     return fitting(slot, field, *value);
   }
@@ -61,9 +75,12 @@ double CsvTableReader::Rows::number(const Slot& slot, std::string_view field) {
     return missing(slot, field);
   }
   if (!value) {
-    return fault(faults_.not_number, slot,
-                 fmt::format("is `{}`, which is no number{}", shown_text(field),
-                             is_comma_decimal(field) ? "; `decimal: \",\"` reads it" : ""));
+    return fault(
+        faults_.not_number, slot,
+        fmt::format("is `{}`, which is no number{}", shown_text(field),
+                    settings_.decimal == ',' && parse_decimal(field) ? " with a decimal comma"
+                    : is_comma_decimal(field)                        ? "; `decimal: \",\"` reads it"
+                                                                     : ""));
   }
   return fitting(slot, field, *value);
 }
@@ -112,15 +129,27 @@ double CsvTableReader::Rows::fitting(const Slot& slot, std::string_view field, d
   return value;
 }
 
-// The id of the same number in other digits: pandas writes 1 as 1.0 where a column misses values.
-int CsvTableReader::Rows::same_number(const CsvCategories& categories, std::string_view text) {
-  const std::optional<double> number = parse_decimal(text);
+// The id of the same whole number: pandas writes 1 as 1.0 where a column misses values. To learned
+// categories also numbers with more zeros at their end, 1.50, are known. A code such as 01244 is
+// another one than 1244.
+int CsvTableReader::Rows::same_number(const CsvCategories& categories,
+                                      std::string_view text) const {
+  const std::optional<double> number = parse_decimal(text, settings_.decimal);
   if (!number) {
     return -1;
   }
-  const std::string digits = format_shortest(*number);
+  std::string digits = format_shortest(*number);
+  std::replace(digits.begin(), digits.end(), '.', settings_.decimal);
+  const bool has_fraction = digits.find(settings_.decimal) != std::string::npos;
+  const std::string longer = digits + (has_fraction ? "" : settings_.decimal + std::string("0"));
+  const bool adds_zeros =
+      text.starts_with(has_fraction ? digits : longer) &&
+      text.find_first_not_of('0', digits.size() + (has_fraction ? 0 : 1)) == std::string_view::npos;
+  if (categories.is_open() ? text != digits && text != longer : text != digits && !adds_zeros) {
+    return -1;
+  }
   const int id = categories.find(digits);
-  return id >= 0 ? id : categories.find(digits + ".0");
+  return id >= 0 ? id : categories.find(longer);
 }
 
 double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) {
@@ -131,8 +160,9 @@ double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) 
     const int id = token_id(slot, settings_.mask_token);
     return id < 0 ? missing_fault(faults_.missing_text, slot, field) : id;
   }
-  int id = slot.categories->id(text);
+  int id = slot.categories->find(text);
   id = id < 0 ? same_number(*slot.categories, text) : id;
+  id = id < 0 ? slot.categories->id(text) : id;
   id = id < 0 ? token_id(slot, settings_.oov_token) : id;
   if (id < 0) {
     const std::vector<std::string>& texts = slot.categories->texts();

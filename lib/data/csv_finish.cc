@@ -122,20 +122,32 @@ HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
   return out;
 }
 
+// The only column of the array, where `is_whole` says that its transform makes a whole array.
+const CsvPreprocessed* CsvTableReader::Rows::whole_column(const Array& array,
+                                                          bool (ColumnTransform::*is_whole)() const,
+                                                          const char* what) const {
+  const auto found = std::find_if(array.slots.begin(), array.slots.end(), [&](const Slot& slot) {
+    return slot.preprocessed != nullptr && (slot.preprocessed->transform().*is_whole)();
+  });
+  if (found == array.slots.end()) {
+    return nullptr;
+  }
+  if (array.slots.size() > 1) {
+    const std::string name = shown_text(name_of(*found));
+    throw ConfigError("E310", found->preprocessed->place(),
+                      fmt::format("the array `{}` has `{}`, which {}, and other columns",
+                                  array.layout->name, name, what))
+        .help(fmt::format("give it an input of its own: `features: {{{}: {}, numbers: [age]}}`",
+                          name, name));
+  }
+  return found->preprocessed;
+}
+
 // Splits an array of a padded column in ids and how many of each row are no padding.
 HostTensor CsvTableReader::Rows::take_id_counts(HostTensor tensor, const Array& array,
                                                 std::vector<int32_t>& counts) const {
-  const auto padded = std::find_if(array.slots.begin(), array.slots.end(), [](const Slot& slot) {
-    return slot.preprocessed != nullptr && slot.preprocessed->transform().is_padded();
-  });
-  if (padded == array.slots.end()) {
+  if (whole_column(array, &ColumnTransform::is_padded, "is tokenized") == nullptr) {
     return tensor;
-  }
-  if (array.slots.size() > 1) {
-    throw ConfigError("E310", padded->preprocessed->place(),
-                      fmt::format("the array `{}` has `{}`, which is tokenized, and other columns",
-                                  array.layout->name, shown_text(name_of(*padded))))
-        .help("give it an input of its own: `features: {token_ids: review, numbers: [age]}`");
   }
   const int64_t width = tensor.shape()[1] - 1;
   HostTensor ids(tensor.dtype(), {tensor.shape()[0], width});
@@ -178,7 +190,8 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
   learn_tables(mean_rows, table.learned.tables);
   for (auto& [column, categories] : categories_) {
     if (categories.is_open()) {
-      new_ids_[&categories] = categories.sort(with_tokens({}, is_label_.at(column)).size());
+      new_ids_[&categories] =
+          categories.sort(with_tokens({}, is_label_.at(column)).size(), settings_.decimal);
     }
     table.learned.categories[layout_.known_as[column]] = categories.texts();
   }
@@ -201,6 +214,10 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
       take_means(tensor, array, mean_rows, table.learned.means);
     }
     tensor = expand(std::move(tensor), array, table.columns[layout.name]);
+    if (const CsvPreprocessed* const column =
+            whole_column(array, &ColumnTransform::reads_files, "is of files")) {
+      table.files[layout.name] = column->files();
+    }
     std::vector<int32_t> counts;
     tensor = take_id_counts(std::move(tensor), array, counts);
     if (i < num_inputs) {

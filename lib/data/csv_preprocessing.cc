@@ -77,6 +77,14 @@ ColumnWriter CsvPreprocessed::writer() const {
           }};
 }
 
+CsvFiles CsvPreprocessed::files() const {
+  auto paths = std::make_shared<std::vector<std::string>>();
+  for (const std::string& text : texts_) {
+    paths->push_back(transform_->file(text));
+  }
+  return {paths, transform_->rows_of(paths)};
+}
+
 void add_crossed_columns(std::span<const ConfigObject* const> transforms,
                          std::vector<std::string>& names, const std::string& file) {
   for (const ConfigObject* transform : transforms) {

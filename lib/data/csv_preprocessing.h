@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/column_transform.h"
+#include "data/csv_table.h"
 #include "data/csv_values.h"
 
 namespace meshtrain {
@@ -35,6 +36,7 @@ class CsvPreprocessed {
   // Throws ConfigError E312 with the first row that the transform does not take.
   void check(const std::string& name) const;
   ColumnWriter writer() const;
+  CsvFiles files() const;  // where the transform reads_files()
 
  private:
   const ConfigObject& config_;

@@ -71,7 +71,7 @@ class CsvTableReader::Rows {
   // `value`, which its array must be able to hold.
   double fitting(const Slot& slot, std::string_view field, double value);
   double category(const Slot& slot, std::string_view field);
-  static int same_number(const CsvCategories& categories, std::string_view text);
+  int same_number(const CsvCategories& categories, std::string_view text) const;
   // The id of a token of features; -1 for a column without it.
   static int token_id(const Slot& slot, const std::string& token);
   double fault(CsvFaults::Kind& kind, const Slot& slot, const std::string& what);
@@ -86,6 +86,8 @@ class CsvTableReader::Rows {
   HostTensor expand(HostTensor tensor, const Array& array, std::vector<std::string>& columns) const;
   HostTensor take_id_counts(HostTensor tensor, const Array& array,
                             std::vector<int32_t>& counts) const;
+  const CsvPreprocessed* whole_column(const Array& array, bool (ColumnTransform::*is_whole)() const,
+                                      const char* what) const;
   void learn_tables(std::span<const int64_t> rows, std::map<std::string, ColumnTable>& tables);
 
   const CsvSettings& settings_;

@@ -1,6 +1,5 @@
 // The source csv.
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/text.h"
@@ -11,10 +10,9 @@
 #include "data/guess_source.h"
 #include "data/gunzip.h"
 #include "data/learned.h"
-#include "data/packed_text.h"
 #include "data/source_files.h"
 #include "data/sources.h"
-#include "data/splits.h"
+#include "data/table_dataset.h"
 #include "data/table_profile.h"
 #include "tensor/read_error.h"
 
@@ -57,7 +55,7 @@ CsvSettings settings_of(const CsvOptions& source) {
   settings.header = source.header;
   settings.inputs = arrays_of(source.features, "x");
   for (CsvArray& array : settings.inputs) {  // features of one column are still features
-    array.is_vector = array.is_vector && array.name != "x";
+    array.is_vector = array.is_vector && source.features.is_dict();
   }
   settings.targets = arrays_of(source.label, "y");
   if (!source.sample_weight->empty()) {
@@ -101,22 +99,6 @@ CsvSettings settings_of(const CsvOptions& source) {
   return settings;
 }
 
-// Rows of the file that means are learned from: those of `slice` that train.
-std::vector<int64_t> mean_rows(const CsvOptions& source, int64_t count, const ReadLimits& limits) {
-  const auto [begin, end] = source.slice.value
-                                ? parse_slice(*source.slice.value, count, source.slice.loc)
-                                : std::pair<int64_t, int64_t>(0, count);
-  if (limits.trained_rows != nullptr) {
-    std::vector<int64_t> rows = *limits.trained_rows;
-    std::for_each(rows.begin(), rows.end(), [&, begin = begin](int64_t& row) { row += begin; });
-    return rows;
-  }
-  const int64_t trained = num_trained(end - begin, limits.held_out);
-  std::vector<int64_t> rows(static_cast<size_t>(trained > 0 ? trained : end - begin));
-  std::iota(rows.begin(), rows.end(), begin);
-  return rows;
-}
-
 // `max_rows`: CsvSettings.
 CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
                     const CsvLearned* learned, const ReadLimits& limits = {},
@@ -134,18 +116,17 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
     refuse_foreign_table({beginning, sizeof(beginning)}, path);
     if (std::exchange(is_first, false) && learned == nullptr &&
         settings.header == CsvHeaderMode::kAuto &&
-        counts_on_in_header(unpacked_beginning(file, size_t{1} << 16, "E310"),
-                            settings.separator)) {
+        has_numbers_in_header(unpacked_beginning(file, size_t{1} << 16, "E310"),
+                              settings.separator)) {
       settings.header = CsvHeaderMode::kYes;
     }
     GunzipBytes bytes(file, "E310");
-    CsvRecords records(
-        path, settings.separator,
-        [&](char* to, size_t count) { return bytes.read(reinterpret_cast<std::byte*>(to), count); },
-        settings.decimal);
+    CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
+      return bytes.read(reinterpret_cast<std::byte*>(to), count);
+    });
     reader.read(records);
   }
-  return reader.finish(mean_rows(source, reader.num_rows(), limits));
+  return reader.finish(learned_rows(source, reader.num_rows(), limits));
 }
 
 // "3 classes of species: setosa, versicolor, virginica": which class is which id.
@@ -180,17 +161,9 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
       dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
     }
   }
-  for (NamedTensor& input : table.inputs) {
-    dataset.inputs.push_back(
-        {input.name, make_rows(std::move(input.tensor)), table.columns[input.name]});
-  }
-  if (table.id_counts.size() == 1) {
-    const auto& [name, counts] = *table.id_counts.begin();
-    add_padding_inputs(counts, std::ssize(table.columns[name]), dataset);
-  }
+  add_inputs(table, dataset);
   for (NamedTensor& target : table.targets) {
-    dataset.targets.push_back(
-        {target.name, make_rows(std::move(target.tensor)), table.columns[target.name]});
+    dataset.targets.push_back({target.name, take_rows(table, target), table.columns[target.name]});
   }
   if (table.weight) {
     dataset.sample_weight = make_rows(std::move(*table.weight));

@@ -18,11 +18,11 @@ bool is_one_of(const std::vector<size_t>& columns, size_t column) {
 
 CsvTableReader::Rows::Rows(const CsvSettings& settings, const CsvLearned* learned)
     : settings_(settings), learned_(learned) {
-  are_numbers_missing_ = std::any_of(settings.missing_texts.begin(), settings.missing_texts.end(),
-                                     [](const std::string& text) {
-                                       const std::optional<double> number = parse_decimal(text);
-                                       return number && !std::isnan(*number);
-                                     });
+  are_numbers_missing_ = std::any_of(
+      settings.missing_texts.begin(), settings.missing_texts.end(), [&](const std::string& text) {
+        const std::optional<double> number = parse_decimal(text, settings.decimal);
+        return number && !std::isnan(*number);
+      });
   if (settings.missing_texts != CsvSettings().missing_texts) {
     faults_.not_number.help =
         "`missing_texts` lists all texts that mean missing, NA and the like too";
@@ -36,7 +36,7 @@ void CsvTableReader::Rows::read(CsvRecords& records) {
     throw ConfigError("E310", {}, fmt::format("`{}` is empty", file_));
   }
   if (names_.empty()) {  // `auto`: as the training data are, and all files alike
-    has_header_ = is_csv_header(fields, settings_.header) ||
+    has_header_ = is_csv_header(fields, settings_.header, settings_.decimal) ||
                   (settings_.header == CsvSettings::Header::kAuto && has_asked_name(fields));
     if (learned_ != nullptr && settings_.header == CsvSettings::Header::kAuto) {
       has_header_ = learned_->has_header && (has_header_ || has_known_name(fields));
@@ -171,6 +171,15 @@ std::vector<std::string> CsvTableReader::Rows::with_tokens(std::vector<std::stri
 CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
                                                    std::string_view first) {
   if (const auto known = categories_.find(column); known != categories_.end()) {
+    const bool has_tokens = !settings_.mask_token.empty() || !settings_.oov_token.empty();
+    if (has_tokens && is_label_.at(column) != is_label) {
+      throw ConfigError(
+          "E310", {},
+          fmt::format("`{}`: the column `{}` is a label and a feature, whose ids `mask_token` and "
+                      "`oov_token` shift",
+                      file_, shown_text(layout_.known_as[column])))
+          .help("leave it out of `features`, or both tokens out");
+    }
     return &known->second;
   }
   const auto add = [&](std::vector<std::string> texts, bool is_open) {
@@ -197,8 +206,8 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
                                     [&](const CsvColumn& named) {
                                       return find_csv_column(names_, named, file_) == column;
                                     });
-  const bool is_text =
-      is_label && !is_one_of(layout_.dates, column) && !is_missing(first) && !parse_decimal(first);
+  const bool is_text = is_label && !is_one_of(layout_.dates, column) && !is_missing(first) &&
+                       !parse_decimal(first, settings_.decimal);
   return is_named || is_text ? add(with_tokens({}, is_label), true) : nullptr;
 }
 
@@ -271,14 +280,11 @@ CsvTable CsvTableReader::finish(std::span<const int64_t> mean_rows) {
 
 CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSettings& settings,
                    const CsvLearned* learned) {
-  CsvRecords records(
-      name, settings.separator,
-      [&](char* to, size_t count) {
-        count = text.copy(to, count);
-        text.remove_prefix(count);
-        return count;
-      },
-      settings.decimal);
+  CsvRecords records(name, settings.separator, [&](char* to, size_t count) {
+    count = text.copy(to, count);
+    text.remove_prefix(count);
+    return count;
+  });
   CsvTableReader reader(settings, learned);
   reader.read(records);
   std::vector<int64_t> rows(static_cast<size_t>(reader.num_rows()));

@@ -31,7 +31,7 @@ struct CsvArray {
 
 struct CsvSettings {
   // auto: the first row of the training data's first file, when none of its fields is a number;
-  // who opens the file may know more (counts_on_in_header)
+  // who opens the file may know more (has_numbers_in_header)
   using Header = CsvHeaderMode;
   enum class Missing { kError, kMean, kValue };
 
@@ -70,13 +70,20 @@ struct CsvLearned {
   std::map<std::string, ColumnTable> tables;  // of preprocessed columns
 };
 
+// Files of which each row has one, and the array of their contents.
+struct CsvFiles {
+  std::shared_ptr<const std::vector<std::string>> paths;
+  RowsPtr rows;
+};
+
 struct CsvTable {
   std::vector<NamedTensor> inputs, targets;
   std::vector<std::string> labels;                          // the first column of each target
   std::map<std::string, std::vector<std::string>> columns;  // of each array: "city", "sold.year"
   // Of inputs of one padded column (ColumnTransform): how many ids of each row are no padding.
   std::map<std::string, std::vector<int32_t>> id_counts;
-  std::optional<HostTensor> weight;  // (rows,) float32
+  std::optional<HostTensor> weight;       // (rows,) float32
+  std::map<std::string, CsvFiles> files;  // instead of the array's numbers
   CsvLearned learned;
 };
 

@@ -50,10 +50,9 @@ std::optional<double> parse_short_decimal(const char* at, const char* end) {
 
 }  // namespace
 
-CsvRecords::CsvRecords(std::string name, char separator, Read read, char decimal)
+CsvRecords::CsvRecords(std::string name, char separator, Read read)
     : name_(std::move(name)),
       separator_(separator),
-      decimal_(decimal),
       read_(std::move(read)),
       buffer_(kBufferBytes + 1) {
   for (const char c : {separator, '\n', '\r', '"', '\0'}) {
@@ -189,12 +188,6 @@ void CsvRecords::finish_record(std::vector<std::string_view>& fields, const char
     }
     field = field.substr(0, size);
   }
-  for (size_t i = 0; decimal_ == ',' && i < fields.size(); ++i) {
-    if (is_comma_decimal(fields[i])) {
-      const char* const comma = fields[i].data() + fields[i].find(',');
-      buffer_[static_cast<size_t>(comma - buffer_.data())] = '.';
-    }
-  }
   begin_ = static_cast<size_t>(end - buffer_.data());
 }
 
@@ -223,16 +216,47 @@ bool CsvRecords::next(std::vector<std::string_view>& fields) {
   }
 }
 
-bool is_comma_decimal(std::string_view text) {
-  text = trim(text);
-  const size_t comma = text.find(',');
-  if (comma == std::string_view::npos || comma + 1 == text.size() ||
-      text.find('.') != std::string_view::npos) {
+bool is_with_thousands(std::string_view text, char mark) {
+  text.remove_prefix(!text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0);
+  size_t at = text.find(mark);
+  if (at == std::string_view::npos || at == 0 || at > 3 || text[0] == '0') {
     return false;
   }
-  std::string number(text);
-  number[comma] = '.';
-  return parse_decimal(number).has_value();
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_mark = i >= at && (i - at) % 4 == 0;
+    if (is_mark ? text[i] != mark : text[i] < '0' || text[i] > '9') {
+      return false;
+    }
+  }
+  return (text.size() - at) % 4 == 0;
+}
+
+bool is_comma_decimal(std::string_view text) {
+  return text.find(',') != std::string_view::npos && parse_decimal(text, ',');
+}
+
+std::optional<double> parse_decimal(std::string_view text, char decimal) {
+  if (decimal == '.' || text.find_first_of(".,") == std::string_view::npos) {
+    return parse_decimal(text);
+  }
+  text = trim(text);
+  const size_t comma = text.find(',');
+  const std::string_view whole = text.substr(0, comma);
+  std::string number(whole);
+  if (whole.find('.') != std::string_view::npos) {
+    if (!is_with_thousands(whole, '.')) {
+      return std::nullopt;
+    }
+    std::erase(number, '.');
+  }
+  if (comma != std::string_view::npos) {
+    const std::string_view fraction = text.substr(comma + 1);
+    if (fraction.empty() || fraction.find_first_of(".,") != std::string_view::npos) {
+      return std::nullopt;
+    }
+    number.append(".").append(fraction);
+  }
+  return parse_decimal(number);
 }
 
 std::optional<double> parse_decimal(std::string_view text) {

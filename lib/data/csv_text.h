@@ -23,9 +23,8 @@ class CsvRecords {
   // Puts up to `count` bytes at `to`; returns how many, 0 at the end of the text.
   using Read = std::function<size_t(char* to, size_t count)>;
 
-  // `name` stands for the text in messages. `decimal`: what stands before the fraction of numbers;
-  // where it is a comma, fields that are numbers with one (is_comma_decimal) get a point.
-  CsvRecords(std::string name, char separator, Read read, char decimal = '.');
+  // `name` stands for the text in messages.
+  CsvRecords(std::string name, char separator, Read read);
 
   // The fields of the next record, valid until the next call; false at the end. Throws ConfigError
   // E310 with the line for what is no CSV.
@@ -49,7 +48,7 @@ class CsvRecords {
   [[noreturn]] void fail(const char* at, const std::string& what) const;
 
   std::string name_;
-  char separator_, decimal_;
+  char separator_;
   Read read_;
   std::vector<char> buffer_;  // ends with a NUL at buffer_[size_]
   size_t begin_ = 0, size_ = 0;
@@ -59,10 +58,16 @@ class CsvRecords {
   int64_t line_ = 0, next_line_ = 1;
 };
 
+// Whether a text is a whole number with marks of thousands: "1,234", "-12,345,678".
+bool is_with_thousands(std::string_view text, char mark);
+
 // Whether a text is a number with a decimal comma: "-12,5", "1,5e3".
 bool is_comma_decimal(std::string_view text);
 
 // The number that Python's float() reads from `text` (without its underscores), to the last bit.
 std::optional<double> parse_decimal(std::string_view text);
+// The same of numbers whose fraction stands behind `decimal`. Where that is a comma, points are
+// those of thousands: "1.234,5" is a number, "1.5" is none.
+std::optional<double> parse_decimal(std::string_view text, char decimal);
 
 }  // namespace meshtrain

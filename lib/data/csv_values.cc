@@ -39,11 +39,11 @@ int CsvCategories::add(std::string text) {
   return id;
 }
 
-std::vector<int> CsvCategories::sort(size_t kept) {
+std::vector<int> CsvCategories::sort(size_t kept, char decimal) {
   std::vector<double> numbers(texts_.size());
   bool are_numbers = true;
   for (size_t i = kept; i < texts_.size(); ++i) {
-    const std::optional<double> number = parse_decimal(texts_[i]);
+    const std::optional<double> number = parse_decimal(texts_[i], decimal);
     are_numbers = are_numbers && number;
     numbers[i] = number.value_or(0);
   }

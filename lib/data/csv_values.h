@@ -27,7 +27,7 @@ class CsvCategories {
   const std::vector<std::string>& texts() const { return texts_; }
   // Sorts the texts behind the first `kept`, as numbers where all are; returns the new id of each
   // old one. No ids after it.
-  std::vector<int> sort(size_t kept);
+  std::vector<int> sort(size_t kept, char decimal);
 
  private:
   int add(std::string text);

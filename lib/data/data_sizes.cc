@@ -42,15 +42,15 @@ void add_vocabularies(const ConfigObject& train, const LearnedData* learned, Dat
       sizes.vocabularies[column] = static_cast<int64_t>(texts.size());
     }
   }
-  if (const auto csv = options_if<CsvOptions>(train); csv && !csv->preprocessing.is_null()) {
-    for (const ConfigValue& entry : csv->preprocessing.list()) {
-      const ConfigObject& config = entry.object();
-      const std::string& column = config.string(config.args.contains("name") ? "name" : "column");
-      const auto table = learned->csv.tables.find(column);
-      const auto transform = make_column_transform(config);
-      transform->use(table == learned->csv.tables.end() ? ColumnTable{} : table->second);
-      sizes.vocabularies[column] = transform->depth();
-    }
+  for (const ConfigObject* config : column_transforms(train)) {
+    const std::string& column = config->string(config->args.contains("name") ? "name" : "column");
+    const auto table = learned->csv.tables.find(column);
+    const auto transform = make_column_transform(*config);
+    transform->use(table == learned->csv.tables.end() ? ColumnTable{} : table->second);
+    sizes.vocabularies[column] = transform->depth();
+  }
+  if (options_if<TextFolderOptions>(train)) {
+    sizes.vocabularies[""] = sizes.vocabularies[kTextColumn];
   }
   if (const auto text = options_if<TextOptions>(train)) {
     sizes.vocabularies[""] = text->has_bytes() ? 256
@@ -77,8 +77,15 @@ DataSizes data_sizes_of(const ConfigObject& train, const LearnedData& learned) {
   return sizes;
 }
 
-DataSizes read_data_sizes(const ConfigObject& train, const std::string& base_dir) {
-  const Dataset data = read_source(train, base_dir);
+DataSizes read_data_sizes(const DataConfig& config, double held_out) {
+  const ConfigObject& train = *config.train;
+  const bool learns = !column_transforms(train).empty();
+  Dataset data = learns ? load_dataset(train, config, nullptr, {.held_out = held_out})
+                        : read_source(train, config.base_dir);
+  if (learns && (config.split.validation > 0 || config.split.test > 0)) {
+    const SplitRows parts = draw_split(data, config.split, config.seed);
+    data = load_dataset(train, config, nullptr, {.trained_rows = &parts[0]});
+  }
   DataSizes sizes;
   add_vocabularies(train, data.learned.get(), sizes);
   const bool is_only = data.targets.size() == 1;

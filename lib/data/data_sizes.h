@@ -7,7 +7,9 @@
 namespace meshtrain {
 
 // Reads the training data; images are not decoded. Throws ConfigError E3xx as read_source().
-DataSizes read_data_sizes(const ConfigObject& train, const std::string& base_dir);
+// What is learned is of the rows that train: without data.split's others and the part `held_out`
+// (ReadLimits).
+DataSizes read_data_sizes(const DataConfig& data, double held_out);
 // The same of what was learned from the training data; classes only where they have names.
 DataSizes data_sizes_of(const ConfigObject& train, const LearnedData& learned);
 

@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include "config/source_like.h"
-#include "data/image_listing.h"
+#include "data/folder_listing.h"
+#include "data/image_masks.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/transforms.h"
@@ -71,7 +72,7 @@ bool is_small_source(const ConfigObject& source, const DataConfig& data) {
 }
 
 void check_source_files(const ConfigObject& source, const DataConfig& data) {
-  const auto images = options_if<ImageFolderOptions>(source);
+  const auto folder = class_folder_of(source);
   Reads reads;
   for (const Spec& arg : class_of_object(Category::kSource, source).args) {
     if (!names_files(arg)) {
@@ -79,9 +80,9 @@ void check_source_files(const ConfigObject& source, const DataConfig& data) {
     }
     for (const Wanted& wanted : wanted_arrays(source.arg(arg.name), arg.name)) {
       reads.run(wanted.loc, [&] {
-        if (images) {
-          check_folder(resolve(data.base_dir, wanted.text), images->labels() != LabelMode::kNone,
-                       wanted.loc);
+        if (folder) {
+          check_folder(resolve(data.base_dir, folder_of_masks(wanted.text)),
+                       folder->labels != LabelMode::kNone, wanted.loc);
           return;
         }
         for (const NamedFile& file : find_files(wanted.text, wanted.loc, data.base_dir)) {

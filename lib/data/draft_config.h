@@ -6,7 +6,7 @@
 namespace meshtrain {
 
 // Returns a commented config that trains on the table, text, archive (npz, HDF5), IDX file or
-// folder of images at `path`: source, preprocessing, model, loss, metrics. Paths in it are
+// folder of images or texts at `path`: source, preprocessing, model, loss, metrics. Paths in it are
 // absolute. `label` is the column or array to predict; empty: chosen by name, else the last column.
 // Throws ConfigError as read_guessed(), E310 for an unknown `label`, E311 for labels that are
 // missing, E327 for data that give no config.
@@ -16,6 +16,8 @@ std::string draft_config(const std::string& path, const std::string& label);
 std::string draft_table_config(const std::string& path, const std::string& label);
 std::string draft_npz_config(const std::string& path, const std::string& label);
 std::string draft_hdf5_config(const std::string& path, const std::string& label);
+// A folder for each class, of images or texts, or one of images with one of masks beside it.
+std::string draft_folder_config(const std::string& path);
 std::string draft_idx_config(const std::string& path);  // MNIST's images; labels are beside them
 
 // "name: houses" and what follows the model in every draft.

@@ -98,13 +98,15 @@ OutputDraft output_draft(const std::optional<Shape>& label, bool are_classes, co
 std::string model_draft(const Shape& sample, bool is_image, bool is_bytes, const OutputDraft& head,
                         bool is_own_target) {
   std::string layers = fmt::format("    - Input: {{shape: {}}}\n", shape_text(sample));
+  const bool is_one_number = sample.empty();
+  layers += is_one_number ? "    - Reshape: {target_shape: [1]}\n" : "";
   if (!is_own_target) {
     layers +=
         is_image && sample.size() == 2
             ? fmt::format("    - Reshape: {{target_shape: [{}, {}, 1]}}\n", sample[0], sample[1])
             : "";
     layers += is_bytes             ? "    - Rescaling: {scale: =1/255}\n"
-              : sample.size() == 1 ? "    - Normalization\n"
+              : sample.size() <= 1 ? "    - Normalization\n"
                                    : "";
     layers += is_image ? convolutions() : sample.size() > 1 ? "    - Flatten\n" : "";
     layers += is_image ? "" : "    - Dense: {units: 64, activation: relu}\n";

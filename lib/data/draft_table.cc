@@ -248,7 +248,7 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
   if (!draft.dates.empty()) {
     out += "    dates:\n";
     for (const ColumnProfile* column : draft.dates) {
-      out += fmt::format("      {}: [year, month, weekday]\n", yaml_text(column->name));
+      out += fmt::format("      {}: [year, month, weekday]\n", yaml_key(column->name));
     }
   }
   if (misses_any(draft.numbers) || misses_any(draft.dates)) {
@@ -287,7 +287,7 @@ std::string model_section(const TableProfile& table, const ColumnProfile& target
                        is_text ? std::to_string(kWordsOfText) : "");
     out += fmt::format(
         "    - Embedding: {{name: {0}_{3}, input_dim: {1}, output_dim: {2}, inputs: {0}{4}}}\n",
-        name, yaml_text(fmt::format("=vocabulary_size({0}{1}{0})", quote, column->name)),
+        name, yaml_key(fmt::format("=vocabulary_size({0}{1}{0})", quote, column->name)),
         is_text                  ? 32
         : column->distinct > 100 ? 16
                                  : 8,

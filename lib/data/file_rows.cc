@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <mutex>
@@ -24,14 +25,19 @@ struct stat status_of(const InputFile& file) {
   return status;
 }
 
+uint32_t add_crc(uint32_t crc, std::span<const std::byte> bytes) {
+  return static_cast<uint32_t>(
+      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 class StoredRows final : public Rows {
  public:
   StoredRows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,
-             std::function<void(std::span<const std::byte>)> check)
+             std::optional<StoredChecksum> checksum)
       : file_(std::move(file)),
         array_(std::move(array)),
         offset_(offset),
-        check_(std::move(check)) {}
+        checksum_(std::move(checksum)) {}
 
   DType dtype() const override { return array_.dtype; }
   const Shape& shape() const override { return array_.shape; }
@@ -53,8 +59,8 @@ class StoredRows final : public Rows {
           {offset_ + static_cast<uint64_t>(order[i]) * bytes, to + i * bytes, count * bytes});
     }
     file_->read(std::move(ranges));
-    if (check_ && count == order.size() && static_cast<int64_t>(count) == size()) {
-      check_({to, count * bytes});
+    if (checksum_ && count == order.size() && count > 0) {
+      add_to_checksum(order[0], {to, count * bytes});
     }
     if (array_.convert) {
       array_.convert(to, order.size() * bytes);
@@ -62,10 +68,26 @@ class StoredRows final : public Rows {
   }
 
  private:
+  // Reads in another order leave what was added so far as it is.
+  void add_to_checksum(int64_t first, std::span<const std::byte> bytes) const {
+    const std::lock_guard lock(mutex_);
+    if (first != next_) {
+      return;
+    }
+    crc_ = add_crc(next_ == 0 ? checksum_->before : crc_, bytes);
+    next_ += static_cast<int64_t>(bytes.size() / row_bytes());
+    if (next_ == size() && crc_ != checksum_->whole) {
+      checksum_->refuse();
+    }
+  }
+
   std::shared_ptr<const WatchedFile> file_;
   StoredArray array_;
   uint64_t offset_;
-  std::function<void(std::span<const std::byte>)> check_;
+  std::optional<StoredChecksum> checksum_;
+  mutable std::mutex mutex_;
+  mutable int64_t next_ = 0;  // the row that the checksum waits for
+  mutable uint32_t crc_ = 0;
 };
 
 class StreamRows final : public Rows {
@@ -182,8 +204,9 @@ void WatchedFile::check_unchanged() const {
 }
 
 RowsPtr stored_rows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,
-                    std::function<void(std::span<const std::byte>)> check) {
-  return std::make_shared<StoredRows>(std::move(file), std::move(array), offset, std::move(check));
+                    std::optional<StoredChecksum> checksum) {
+  return std::make_shared<StoredRows>(std::move(file), std::move(array), offset,
+                                      std::move(checksum));
 }
 
 RowsPtr stream_rows(StoredArray array, std::function<std::unique_ptr<ByteReader>()> open) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,10 +55,17 @@ struct StoredArray {
   std::function<void(std::byte*, size_t)> convert;  // stored bytes to those in memory; may be empty
 };
 
-// Returns the rows at `offset` of a file. When all rows are read at once and in order, `check` is
-// called with the stored bytes; it may be empty.
+// The CRC-32 of stored rows, compared when all of them are first read in order, at once or in
+// several reads.
+struct StoredChecksum {
+  uint32_t before = 0;  // of what precedes the rows
+  uint32_t whole = 0;   // of that and the rows
+  std::function<void()> refuse;
+};
+
+// Returns the rows at `offset` of a file.
 RowsPtr stored_rows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,
-                    std::function<void(std::span<const std::byte>)> check = {});
+                    std::optional<StoredChecksum> checksum = {});
 
 // Returns rows of a file that can be read from its beginning only. Each call of `open` returns a
 // new reader of the elements' bytes.

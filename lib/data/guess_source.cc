@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "data/folder_listing.h"
 #include "data/gunzip.h"
 #include "data/hdf5_rows.h"
 #include "data/idx.h"
 #include "data/image.h"
-#include "data/image_listing.h"
 #include "data/sources.h"
 #include "data/token_file.h"
 #include "data/windows.h"
@@ -55,17 +55,31 @@ std::pair<RowsPtr, RowsPtr> image_sizes(const std::vector<std::string>& paths) {
   return {make_rows(std::move(heights)), make_rows(std::move(widths))};
 }
 
-Guessed visit_images(const std::string& path, const Visit& visit) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  bool has_labels = false;
-  for (fs::directory_iterator at(path, error); !error && at != fs::directory_iterator();
-       at.increment(error)) {
-    has_labels =
-        has_labels || (at->is_directory(error) && !at->path().filename().native().starts_with('.'));
+// The number of characters of each text, and the labels.
+Guessed visit_texts(const std::string& path, const Visit& visit) {
+  const FolderListing listing = list_files(ListedFiles::kTexts, path, has_folders(path));
+  HostTensor characters(DType::kInt32, {std::ssize(listing.paths)});
+  for (size_t i = 0; i < listing.paths.size(); ++i) {
+    const std::string text = read_file(listing.paths[i], uint64_t{1} << 30);
+    characters.set(static_cast<int64_t>(i),
+                   static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) {
+                     return (static_cast<uint8_t>(c) & 0xC0) != 0x80;  // UTF-8
+                   })));
   }
+  visit("characters", *make_rows(std::move(characters)), false);
+  const size_t classes = listing.class_names.size();
+  if (classes > 0) {
+    visit("y", *make_rows(listing.label_array(LabelMode::kInt)), true);
+  }
+  return {fmt::format("text_folder {}{}", path,
+                      classes == 0 ? "" : fmt::format(": {} classes", classes)),
+          listing.class_names};
+}
+
+Guessed visit_images(const std::string& path, const Visit& visit) {
+  const bool has_labels = has_folders(path);
   const auto [heights, widths] =
-      image_sizes(list_images(path, has_labels, std::nullopt, false, {}, {}).paths);
+      image_sizes(list_files(ListedFiles::kImages, path, has_labels).paths);
   visit("height", *heights, false);
   visit("width", *widths, false);
   ImageFolderOptions source;
@@ -109,14 +123,20 @@ bool is_text(std::string_view bytes) {
 void refuse_foreign_table(std::string_view beginning, const std::string& path) {
   const bool is_parquet = beginning.starts_with("PAR1");
   const bool is_excel = beginning.starts_with("PK\x03\x04") && ends_with(to_lower(path), ".xlsx");
-  if (!is_parquet && !is_excel) {
+  const std::string lower = to_lower(path);
+  const bool is_lines = ends_with(lower, ".jsonl") || ends_with(lower, ".ndjson");
+  const bool is_json = is_lines || ends_with(lower, ".json");
+  if (!is_parquet && !is_excel && !is_json) {
     return;
   }
-  const char* const kind = is_parquet ? "Parquet" : "Excel";
-  throw ConfigError("E327", {}, fmt::format("`{}` is a {} file, which is not read", path, kind))
-      .help(fmt::format("convert it: python3 -c \"import pandas; pandas.read_{}('{}')"
+  const char* const kind = is_parquet ? "a Parquet" : is_excel ? "an Excel" : "a JSON";
+  throw ConfigError("E327", {}, fmt::format("`{}` is {} file, which is not read", path, kind))
+      .help(fmt::format("convert it: python3 -c \"import pandas; pandas.read_{}('{}'{})"
                         ".to_csv('table.csv', index=False)\"",
-                        is_parquet ? "parquet" : "excel", path));
+                        is_parquet ? "parquet"
+                        : is_excel ? "excel"
+                                   : "json",
+                        path, is_lines ? ", lines=True" : ""));
 }
 
 namespace {
@@ -169,7 +189,9 @@ bool is_packed_table(const std::string& path, std::string_view beginning) {
 Guessed read_guessed(const std::string& path, const Visit& visit) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return visit_images(path, visit);
+    const bool are_texts =
+        !has_files(ListedFiles::kImages, path) && has_files(ListedFiles::kTexts, path);
+    return are_texts ? visit_texts(path, visit) : visit_images(path, visit);
   }
   char buffer[512] = {};
   const InputFile file = open_input(path, "E300", "E300");

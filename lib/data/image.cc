@@ -76,7 +76,7 @@ Image decode_image(std::span<const std::byte> bytes, const std::string& name, in
     return decode_png(bytes, name, channels);
   }
   if (text.starts_with("\xff\xd8\xff")) {
-    return decode_jpeg(bytes, name, channels);
+    return decode_jpeg(bytes, name, channels == kAsStored ? 1 : channels);
   }
   for (const Format& format : kOtherFormats) {
     if (text.starts_with(format.magic)) {

@@ -28,13 +28,20 @@ struct Image {
   }
 };
 
-// Decodes an image. `channels`: 1 grey, 3 RGB, 4 RGBA. The first bytes decide the format, never the
-// name. `name` is the file's name in messages. Throws ConfigError E322 (exit 3): empty, another
-// format, damaged or cut short (with what the library said), or with more pixels declared than the
-// bytes can hold or than 2^27; a PNG also with a side over 2^18.
+// Instead of a number of channels: the numbers of the file. Of a palette these are its indices, and
+// 16 bits per channel are two channels, the high byte first. JPEG images become grey.
+constexpr int kAsStored = 0;
+
+// Decodes an image. `channels`: 1 grey, 3 RGB, 4 RGBA, or kAsStored. The first bytes decide the
+// format, never the name. `name` is the file's name in messages. Throws ConfigError E322 (exit 3):
+// empty, another format, damaged or cut short (with what the library said), or with more pixels
+// declared than the bytes can hold or than 2^27; a PNG also with a side over 2^18.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, int channels);
 // The same from a file of at most 256 MiB. Throws E300 when it is not there or cannot be read.
 Image read_image(const std::string& path, int channels);
+
+// The bytes of a PNG file of a grey image.
+std::string encode_png(const Image& grey);
 
 // The decoders of one format (image_png.cc, image_jpeg.cc) and what they share.
 Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels);

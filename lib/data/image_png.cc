@@ -57,23 +57,20 @@ Decoder::Decoder(std::span<const std::byte> bytes) : rest(bytes) {
   MESHTRAIN_CHECK(info != nullptr);
 }
 
-// Reads up to the pixels and asks for 8 bits of `channels` (RGB first where the image has colours
-// and grey is wanted). False, with decoder.message, when it fails.
-bool read_header(Decoder& decoder, int channels) {
+// Asks for 8 bits of `channels`, RGB first where the image has colours and grey is wanted; of
+// kAsStored for no alpha, and 8 bits of colours. Libpng may leave it by longjmp.
+void convert_channels(const Decoder& decoder, int channels) {
   png_structp png = decoder.png;
-  if (setjmp(png_jmpbuf(png)) != 0) {
-    return false;
-  }
-  png_set_read_fn(png, &decoder, read_bytes);
-  png_set_chunk_malloc_max(png, kMaxChunkBytes);
-  png_read_info(png, decoder.info);
-  if (png_get_image_width(png, decoder.info) > kMaxSide ||
-      png_get_image_height(png, decoder.info) > kMaxSide) {
-    png_error(png, "a side of more than 262144 pixels");
-  }
   const int color_type = png_get_color_type(png, decoder.info);
-  png_set_strip_16(png);
   png_set_packing(png);
+  if (channels == kAsStored) {
+    png_set_strip_alpha(png);
+    if (color_type == PNG_COLOR_TYPE_RGB || color_type == PNG_COLOR_TYPE_RGB_ALPHA) {
+      png_set_strip_16(png);
+    }
+    return;
+  }
+  png_set_strip_16(png);
   if (color_type == PNG_COLOR_TYPE_PALETTE) {
     png_set_palette_to_rgb(png);
   } else if ((color_type & PNG_COLOR_MASK_COLOR) == 0) {
@@ -91,6 +88,22 @@ bool read_header(Decoder& decoder, int channels) {
   } else {
     png_set_strip_alpha(png);  // palette_to_rgb also makes alpha of tRNS
   }
+}
+
+// Reads up to the pixels and asks for `channels`. False, with decoder.message, when it fails.
+bool read_header(Decoder& decoder, int channels) {
+  png_structp png = decoder.png;
+  if (setjmp(png_jmpbuf(png)) != 0) {
+    return false;
+  }
+  png_set_read_fn(png, &decoder, read_bytes);
+  png_set_chunk_malloc_max(png, kMaxChunkBytes);
+  png_read_info(png, decoder.info);
+  if (png_get_image_width(png, decoder.info) > kMaxSide ||
+      png_get_image_height(png, decoder.info) > kMaxSide) {
+    png_error(png, "a side of more than 262144 pixels");
+  }
+  convert_channels(decoder, channels);
   decoder.passes = png_set_interlace_handling(png);
   png_read_update_info(png, decoder.info);
   return true;
@@ -124,7 +137,8 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& name, int 
   check(read_header(decoder, channels), decoder, name);
   const auto height = static_cast<int64_t>(png_get_image_height(decoder.png, decoder.info));
   const auto width = static_cast<int64_t>(png_get_image_width(decoder.png, decoder.info));
-  const int found = png_get_channels(decoder.png, decoder.info);
+  const int bytes_of_channel = png_get_bit_depth(decoder.png, decoder.info) == 16 ? 2 : 1;
+  const int found = png_get_channels(decoder.png, decoder.info) * bytes_of_channel;
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
   check_size(height, width, bytes.size(), kMaxPngRatio, name);
   if (is_read_twice(height, width, found, bytes.size())) {
@@ -141,8 +155,27 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& name, int 
     rows[y] = image.pixels.get() + y * row_bytes;
   }
   check(read_rows(decoder, rows.data(), true), decoder, name);
-  MESHTRAIN_CHECK(found == channels || (found == 3 && channels == 1));
-  return found == channels ? std::move(image) : to_grey(image);
+  if (found == channels || channels == kAsStored) {
+    return image;
+  }
+  MESHTRAIN_CHECK(found == 3 && channels == 1);
+  return to_grey(image);
+}
+
+std::string encode_png(const Image& grey) {
+  MESHTRAIN_CHECK(grey.channels == 1);
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(grey.width);
+  image.height = static_cast<png_uint_32>(grey.height);
+  image.format = PNG_FORMAT_GRAY;
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = bytes.size();
+  const bool is_written =
+      png_image_write_to_memory(&image, bytes.data(), &size, 0, grey.pixels.get(), 0, nullptr) != 0;
+  MESHTRAIN_CHECK(is_written, "libpng: {}", image.message);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace meshtrain

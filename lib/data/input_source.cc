@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -12,7 +13,7 @@
 #include "config/catalogue.h"
 #include "config/source_classes.h"
 #include "config/source_like.h"
-#include "data/image_listing.h"
+#include "data/folder_listing.h"
 #include "data/sources.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npz.h"
@@ -57,15 +58,59 @@ Content content_of(const std::string& path) {
 
 // Columns, texts, tokens and images are read as those that the model learned from, but for the
 // labels and the choice of samples.
+// The columns that a value names: a text, or lists and dicts of texts.
+void add_columns(const ConfigValue& value, std::set<std::string>& columns) {
+  if (value.is_string()) {
+    columns.insert(value.string());
+  } else if (value.is_list()) {
+    for (const ConfigValue& item : value.list()) {
+      add_columns(item, columns);
+    }
+  } else if (value.is_dict()) {
+    for (const auto& [name, item] : value.dict()) {
+      add_columns(item, columns);
+    }
+  }
+}
+
+std::set<std::string> columns_in(const ConfigObject& object, const char* arg) {
+  std::set<std::string> columns;
+  if (object.args.contains(arg)) {
+    add_columns(object.arg(arg), columns);
+  }
+  return columns;
+}
+
+// Without those of columns that are labels alone, which need not be there.
+void drop_transforms_of_labels(ConfigObject& source) {
+  if (!source.has("preprocessing") || !source.has("label")) {
+    return;
+  }
+  std::set<std::string> labels = columns_in(source, "label");
+  for (const std::string& feature : columns_in(source, "features")) {
+    labels.erase(feature);
+  }
+  ConfigValue::List kept;
+  for (const ConfigValue& transform : source.arg("preprocessing").list()) {
+    const std::set<std::string> columns = columns_in(transform.object(), "column");
+    if (columns.empty() ||
+        !std::includes(labels.begin(), labels.end(), columns.begin(), columns.end())) {
+      kept.push_back(transform);
+    }
+  }
+  source.args["preprocessing"].data = kept;
+}
+
 ConfigObject source_like(const ConfigObject& train, const std::string& path) {
   ConfigObject source = train;
+  drop_transforms_of_labels(source);
   for (const char* arg : {"label", "sample_weight", "target", "slice", "label_mode", "class_names",
                           "validation_split", "subset", "seed", "y"}) {
     if (source.args.count(arg) != 0) {
       source.args[arg] = ConfigValue{};
     }
   }
-  source.args[train.class_name == "image_folder" ? "directory" : "path"] = text_value(path);
+  source.args[train.args.contains("directory") ? "directory" : "path"] = text_value(path);
   read_like_training(train, source);
   return source;
 }
@@ -76,7 +121,7 @@ void check_has_images(const std::string& path) {
     return;
   }
   try {
-    list_images(path, false, std::nullopt, false, {}, {});
+    list_files(ListedFiles::kImages, path, false);
   } catch (const ConfigError& none) {
     if (none.diagnostics().list().front().code != "E316") {
       throw;
@@ -176,14 +221,14 @@ std::optional<ConfigValue> samples_among(const std::vector<std::string>& names,
       are_there(array_names(train->arg("x")))) {
     return train->arg("x");
   }
-  if (are_there({"x"})) {
-    return std::nullopt;
-  }
   std::vector<std::string> inputs;
   for (const LayerConfig& layer : config.model.layers) {
     if (layer.object.class_name == "Input") {
       inputs.push_back(layer.name.value);
     }
+  }
+  if (are_there({"x"}) && !(inputs.size() > 1 && are_there(inputs))) {
+    return std::nullopt;
   }
   const std::optional<std::vector<std::string>> numbered = by_number(names);
   if (inputs.size() > 1 && !are_there(inputs) && !numbered) {

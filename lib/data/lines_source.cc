@@ -68,8 +68,12 @@ Dataset read_lines_source(const LinesOptions& source, const SourceContext& conte
   files.run(source.path.loc, [&] {
     const bool has_targets = source.target.has_value();
     const int64_t length = source.max_length.value.value();
+    // Lines to predict are cut as those that were trained on.
+    const ConfigObject* const train = training_source(context.source);
+    const bool has_next =
+        has_targets || (train != nullptr && read_options<LinesOptions>(*train).target.has_value());
     const PackedTextsPtr texts = packed_lines(find_files(source.path, context.base_dir), *packer,
-                                              length + (has_targets ? 1 : 0));
+                                              length + (has_next ? 1 : 0));
     dataset.description = fmt::format("lines {}, {} tokens of {}", shown_paths(source.path),
                                       format_thousands(std::ssize(texts->ids)),
                                       format_thousands(packer->tokenizer().size()));

@@ -25,20 +25,16 @@ StoredArray stored_array(const NpyLayout& layout, const std::string& name) {
   return array;
 }
 
-uint32_t add_crc(uint32_t crc, std::span<const std::byte> bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
-// Compares the checksum of a stored member, its header and `data`.
-void check_crc(const WatchedFile& file, const NpzMember& member, const std::string& name,
-               std::span<const std::byte> data) {
+// The checksum of a stored member, of which its header is a part.
+StoredChecksum checksum_of(const WatchedFile& file, const NpzMember& member,
+                           const std::string& name) {
   std::vector<std::byte> header(*member.data_offset - *member.offset);
   file.read_at(*member.offset, header.data(), header.size());
-  if (add_crc(add_crc(0, header), data) != member.crc) {
-    read_error("E306", file.file().path(), "member `{}.npy` is damaged: its checksum differs",
-               name);
-  }
+  const auto before = static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(header.data()), header.size()));
+  return {before, member.crc, [path = file.file().path(), name] {
+            read_error("E306", path, "member `{}.npy` is damaged: its checksum differs", name);
+          }};
 }
 
 // A deflated member of an archive that is open as long as it is read.
@@ -90,9 +86,7 @@ RowsPtr NpzFile::rows(const std::string& name) const {
                        [path = path_, name] { return std::make_unique<NpzStream>(path, name); });
   }
   return stored_rows(file_, std::move(array), *member.data_offset,
-                     [file = file_, member, name](std::span<const std::byte> data) {
-                       check_crc(*file, member, name, data);
-                     });
+                     checksum_of(*file_, member, name));
 }
 
 }  // namespace meshtrain

@@ -35,6 +35,7 @@ Dataset read_lines_source(const LinesOptions& source, const SourceContext& conte
 Dataset make_random_source(const RandomOptions& source, const SourceContext& context);
 Dataset make_digits_source(const DigitsOptions& source, const SourceContext& context);
 Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceContext& context);
+Dataset read_text_folder_source(const TextFolderOptions& source, const SourceContext& context);
 Dataset read_mnist_source(const SplitOptions& source, const SourceContext& context);
 Dataset read_fashion_mnist_source(const SplitOptions& source, const SourceContext& context);
 Dataset read_cifar10_source(const SplitOptions& source, const SourceContext& context);
@@ -62,6 +63,7 @@ inline constexpr SourceReader kSourceReaders[] = {
     {"random", read_with_options<make_random_source>},
     {"digits", read_with_options<make_digits_source>},
     {"image_folder", read_with_options<read_image_folder_source>},
+    {"text_folder", read_with_options<read_text_folder_source>},
     {"mnist", read_with_options<read_mnist_source>},
     {"fashion_mnist", read_with_options<read_fashion_mnist_source>},
     {"cifar10", read_with_options<read_cifar10_source>},

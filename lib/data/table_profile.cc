@@ -1,6 +1,7 @@
 #include "data/table_profile.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -34,9 +35,10 @@ TextCounts most_frequent(const std::unordered_map<std::string, int64_t>& counts,
 // One column, field by field.
 class Column {
  public:
-  void add(std::string_view field, const std::set<std::string, std::less<>>& missing_texts) {
+  void add(std::string_view field, const std::set<std::string, std::less<>>& missing_texts,
+           char decimal) {
     const std::string_view text = trim(field);
-    const std::optional<double> number = parse_decimal(text);
+    const std::optional<double> number = parse_decimal(text, decimal);
     if (text.empty() || missing_texts.contains(text) || (number && std::isnan(*number))) {
       ++missing_;
       return;
@@ -120,25 +122,41 @@ size_t count_fields(std::string_view text, char separator) {
   return fields_each;
 }
 
-// A comma where numbers have a decimal comma and none a point.
+// A comma where numbers have a decimal comma and none a point. "26,519" beside "531" in a column
+// has a comma of thousands; "1.125" beside "77,5" in a table has a point of thousands.
 char guess_decimal(std::string_view text, char separator) {
-  bool has_commas = false, has_points = false;
+  struct Seen {
+    bool has_thousands = false, has_whole = false, has_decimals = false;
+  };
+  std::vector<Seen> columns;
+  bool has_points = false;
   if (separator == ',') {
     return '.';
   }
   try {
     CsvRecords records = records_of("", separator, text);
     std::vector<std::string_view> fields;
-    for (int i = 0; i < 100 && records.next(fields); ++i) {
-      for (const std::string_view field : fields) {
-        has_commas = has_commas || is_comma_decimal(field);
-        has_points =
-            has_points || (field.find('.') != std::string_view::npos && parse_decimal(field));
+    for (int i = 0; i < 1000 && records.next(fields); ++i) {
+      columns.resize(std::max(columns.size(), fields.size()));
+      for (size_t c = 0; c < fields.size(); ++c) {
+        const std::string_view field = trim(fields[c]);
+        const bool has_thousands = is_with_thousands(field, ',');
+        columns[c].has_thousands = columns[c].has_thousands || has_thousands;
+        columns[c].has_decimals =
+            columns[c].has_decimals || (is_comma_decimal(field) && !has_thousands);
+        columns[c].has_whole =
+            columns[c].has_whole ||
+            (!field.empty() && field.find_first_not_of("0123456789") == std::string_view::npos);
+        has_points = has_points || (field.find('.') != std::string_view::npos &&
+                                    parse_decimal(field) && !is_with_thousands(field, '.'));
       }
     }
   } catch (const ConfigError&) {
     // the beginning ends within a record
   }
+  const bool has_commas = std::any_of(columns.begin(), columns.end(), [](const Seen& column) {
+    return column.has_decimals || (column.has_thousands && !column.has_whole);
+  });
   return has_commas && !has_points ? ',' : '.';
 }
 
@@ -165,33 +183,84 @@ std::optional<char> guess_separator(std::string_view beginning) {
   return best;
 }
 
-bool counts_on_in_header(std::string_view beginning, char separator) {
-  bool counts_on = false;
+namespace {
+
+// What the rows below a first row say of one of its fields.
+struct HeaderColumn {
+  std::string first;
+  std::optional<double> number;  // the field itself
+  bool comes_again = false;      // as it is written
+  bool has_numbers_only = true, has_fractions_only = true;
+
+  void add(std::string_view field) {
+    const std::optional<double> below = parse_decimal(field);
+    comes_again = comes_again || field == first;
+    has_numbers_only = has_numbers_only && below;
+    has_fractions_only = has_fractions_only && below && std::trunc(*below) != *below;
+  }
+  bool is_word() const {
+    const auto letters = std::count_if(first.begin(), first.end(), [](unsigned char c) {
+      return std::isalpha(c) != 0 || c >= 128;
+    });
+    return letters >= 2 && !CsvSettings().missing_texts.contains(first);
+  }
+};
+
+// Whether numbers are names of columns: each is the one before and one more.
+bool count_on(const std::vector<HeaderColumn>& columns) {
+  std::optional<double> before;
+  size_t count = 0;
+  for (const HeaderColumn& column : columns) {
+    if (column.number) {
+      if (before && *column.number != *before + 1) {
+        return false;
+      }
+      before = column.number;
+      ++count;
+    }
+  }
+  return count >= 2;
+}
+
+bool is_header(const std::vector<HeaderColumn>& columns) {
+  const auto any = [&](const auto& is) { return std::any_of(columns.begin(), columns.end(), is); };
+  const bool has_texts = any([](const HeaderColumn& c) { return !c.number; });
+  const bool has_numbers = any([](const HeaderColumn& c) { return c.number.has_value(); });
+  if (any([](const HeaderColumn& c) { return !c.number && c.comes_again; })) {
+    return false;
+  }
+  if (has_texts) {  // "0,1,2,label", and a word over numbers: "region,pop,2020"
+    return count_on(columns) || (has_numbers && any([](const HeaderColumn& c) {
+                                   return !c.number && c.is_word() && c.has_numbers_only;
+                                 }));
+  }
+  // "0,1,2", as pandas numbers columns: five of them are no sample, nor is one over fractions.
+  constexpr size_t kNoSample = 5;
+  return count_on(columns) && ((columns.size() >= kNoSample && columns[0].number == 0) ||
+                               any([](const HeaderColumn& c) { return c.has_fractions_only; }));
+}
+
+}  // namespace
+
+bool has_numbers_in_header(std::string_view beginning, char separator) {
+  std::vector<HeaderColumn> columns;
   int64_t rows = 0;
   try {
     CsvRecords records = records_of("", separator, beginning);
     std::vector<std::string_view> fields;
     records.next(fields);
-    const std::vector<std::string> first(fields.begin(), fields.end());
-    std::vector<double> numbers;
-    for (const std::string& field : first) {
-      if (const std::optional<double> number = parse_decimal(field)) {
-        numbers.push_back(*number);
-      }
+    for (const std::string_view field : fields) {
+      columns.push_back({std::string(trim(field)), parse_decimal(field)});
     }
-    counts_on = numbers.size() >= 2 && numbers.size() < first.size();
-    for (size_t i = 1; i < numbers.size(); ++i) {
-      counts_on = counts_on && numbers[i] == numbers[i - 1] + 1;
-    }
-    for (; counts_on && records.next(fields); ++rows) {
-      for (size_t i = 0; i < std::min(first.size(), fields.size()); ++i) {
-        counts_on = counts_on && (parse_decimal(first[i]) || fields[i] != first[i]);
+    for (; records.next(fields); ++rows) {
+      for (size_t i = 0; i < std::min(columns.size(), fields.size()); ++i) {
+        columns[i].add(trim(fields[i]));
       }
     }
   } catch (const ConfigError&) {
     // the beginning ends within a record; who reads the file says what else is wrong
   }
-  return counts_on && rows > 2;
+  return rows > 2 && is_header(columns);
 }
 
 TableProfile profile_table(const std::vector<std::string>& paths, const TableSyntax& format) {
@@ -209,16 +278,14 @@ TableProfile profile_table(const std::vector<std::string>& paths, const TableSyn
         format.separator != 0 ? format.separator : guess_separator(beginning).value_or(',');
     out.decimal = format.decimal != 0 ? format.decimal : guess_decimal(beginning, out.separator);
     GunzipBytes bytes(file, "E310");
-    CsvRecords records(
-        path, out.separator,
-        [&](char* to, size_t count) { return bytes.read(reinterpret_cast<std::byte*>(to), count); },
-        out.decimal);
+    CsvRecords records(path, out.separator, [&](char* to, size_t count) {
+      return bytes.read(reinterpret_cast<std::byte*>(to), count);
+    });
     std::vector<std::string_view> fields;
     bool more = records.next(fields);
-    out.has_header =
-        more &&
-        (is_csv_header(fields, format.header) ||
-         (format.header == CsvHeaderMode::kAuto && counts_on_in_header(beginning, out.separator)));
+    out.has_header = more && (is_csv_header(fields, format.header, out.decimal) ||
+                              (format.header == CsvHeaderMode::kAuto &&
+                               has_numbers_in_header(beginning, out.separator)));
     names = csv_column_names(fields, out.has_header, path);
     columns.resize(std::max(columns.size(), names.size()));
     for (more = out.has_header ? records.next(fields) : more; more; more = records.next(fields)) {
@@ -230,7 +297,7 @@ TableProfile profile_table(const std::vector<std::string>& paths, const TableSyn
       }
       ++out.rows;
       for (size_t i = 0; i < fields.size(); ++i) {
-        columns[i].add(fields[i], missing);
+        columns[i].add(fields[i], missing, out.decimal);
       }
       if (out.first_rows.size() < kShownRows) {
         out.first_rows.emplace_back(fields.begin(), fields.end());

@@ -50,9 +50,11 @@ struct TableSyntax {
 // Nothing when its first lines are no table of at least two columns.
 std::optional<char> guess_separator(std::string_view beginning);
 
-// Whether the first row of `beginning` is a header although it has numbers: these count on, as
-// "0,1,2,label" and "region,2019,2020" do, and its texts do not come again in their columns.
-bool counts_on_in_header(std::string_view beginning, char separator);
+// Whether the first row of `beginning` is a header although it has numbers. They count on
+// ("0,1,2,label", "region,2019,2020"), or a word stands over numbers ("region,pop,2020"), and texts
+// do not come again in their columns. Numbers alone ("0,1,2") count on over a column of fractions,
+// or from 0 to 4 and more.
+bool has_numbers_in_header(std::string_view beginning, char separator);
 
 // Reads the files, whose columns must be the same, once. Throws ConfigError E300, E310.
 TableProfile profile_table(const std::vector<std::string>& paths, const TableSyntax& format);

@@ -144,19 +144,27 @@ RowsPtr reshaped(const ConfigObject& transform, RowsPtr rows, const std::string&
 
 class OneHotRows final : public Rows {
  public:
+  // Of one label each, (..., classes) of labels (...) or (..., 1).
   OneHotRows(RowsPtr labels, int64_t num_classes)
-      : labels_(std::move(labels)), shape_({labels_->size(), num_classes}) {}
+      : labels_(std::move(labels)), shape_(labels_->shape()), classes_(num_classes) {
+    if (shape_.size() > 1 && shape_.back() == 1) {
+      shape_.pop_back();
+    }
+    shape_.push_back(num_classes);
+  }
 
   DType dtype() const override { return DType::kFloat32; }
   const Shape& shape() const override { return shape_; }
   Cost cost() const override { return labels_->cost(); }
 
   void read(std::span<const int64_t> order, std::byte* to) const override {
-    HostTensor labels(labels_->dtype(), {static_cast<int64_t>(order.size())});
+    Shape shape = labels_->shape();
+    shape[0] = static_cast<int64_t>(order.size());
+    HostTensor labels(labels_->dtype(), shape);
     labels_->read(order, labels.bytes());
     auto* row = reinterpret_cast<float*>(to);
-    std::fill_n(row, order.size() * static_cast<size_t>(shape_[1]), 0.0F);
-    for (int64_t i = 0; i < labels.size(); ++i, row += shape_[1]) {
+    std::fill_n(row, labels.size() * classes_, 0.0F);
+    for (int64_t i = 0; i < labels.size(); ++i, row += classes_) {
       row[static_cast<int64_t>(labels.at(i))] = 1.0F;
     }
   }
@@ -164,6 +172,7 @@ class OneHotRows final : public Rows {
  private:
   RowsPtr labels_;
   Shape shape_;
+  int64_t classes_;
 };
 
 }  // namespace
@@ -179,7 +188,7 @@ RowsPtr apply_transform(const ConfigObject& transform, RowsPtr rows, const std::
 RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
                 const SourceLoc& loc) {
   const Shape& shape = labels->shape();
-  if (shape.size() > 2 || (shape.size() == 2 && shape[1] != 1)) {
+  if (shape.size() == 2 && shape[1] != 1) {
     throw ConfigError("E304", loc,
                       fmt::format("`label.one_hot` needs one label a sample; `{}` has the shape {}",
                                   name, shape_string(shape)));
@@ -190,7 +199,7 @@ RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
 
 void transform_dataset(Dataset& dataset, const DataConfig& data) {
   for (const ConfigObject& transform : data.transform) {
-    if (mixes_batches(transform)) {
+    if (changes_batches(transform)) {
       continue;  // in the training step
     }
     if (transform.class_name == "MaskedLMMaskGenerator") {

@@ -13,7 +13,8 @@ namespace meshtrain {
 // the shape does not fit.
 RowsPtr apply_transform(const ConfigObject& transform, RowsPtr rows, const std::string& name);
 
-// Labels (n,) or (n, 1) as float32 (n, num_classes). Labels out of range are E312.
+// Labels (n,), (n, 1) or of pixels (n, h, w, 1) as float32 (n, ..., num_classes). Labels out of
+// range are E312.
 RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name, const SourceLoc& loc);
 
 // data.transform on all inputs, or by MaskedLMMaskGenerator on the whole dataset; label.one_hot on

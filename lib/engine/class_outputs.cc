@@ -21,12 +21,32 @@ std::vector<std::string> label_names(const LearnedData& learned, const std::stri
     return names;
   }
   for (const auto& [written, columns] : learned.csv.columns) {
-    if (written.size() == 2 && written[0] == output) {
+    if (written[0] != output && !(is_only && written[0] == "y")) {
+      continue;
+    }
+    if (written.size() > 2) {
+      return columns;  // of several labels each is a column
+    }
+    if (written.size() == 2) {
       const auto found = learned.csv.categories.find(columns[0]);
       return found == learned.csv.categories.end() ? std::vector<std::string>() : found->second;
     }
   }
   return {};
+}
+
+ClassOutput::Kind kind_of(const ConfigObject& loss, const std::optional<int64_t>& classes,
+                          const Shape& prediction) {
+  const int64_t width = prediction.back();
+  if (!is_classification(loss)) {
+    return ClassOutput::Kind::kNone;
+  }
+  if (width > 1 && prediction.size() == 2 && !tells_one_of(loss)) {
+    return ClassOutput::Kind::kEach;
+  }
+  return width == 1 && classes == 2               ? ClassOutput::Kind::kYesNo
+         : width == classes && tells_one_of(loss) ? ClassOutput::Kind::kOneOf
+                                                  : ClassOutput::Kind::kNone;
 }
 
 }  // namespace
@@ -52,7 +72,10 @@ std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& lea
     const int call = model.outputs()[i];
     const Shape& prediction = model.calls()[call].output_shape;
     const ConfigObject* const given = loss_of_output(setup, i);
-    if (given == nullptr || prediction.size() != 2 || i >= setup.data().targets.size()) {
+    const bool has_size =
+        std::find(prediction.begin() + 1, prediction.end(), kUnknownDim) == prediction.end();
+    if (given == nullptr || prediction.size() < 2 || !has_size ||
+        i >= setup.data().targets.size()) {
       continue;
     }
     Shape target = setup.data().targets[i].shape;
@@ -61,18 +84,17 @@ std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& lea
     const std::optional<int64_t> classes = known_classes(loss, target, prediction);
     const int64_t width = prediction.back();
     ClassOutput& entry = out[i];
-    entry.kind = !is_classification(loss) || !classes      ? ClassOutput::Kind::kNone
-                 : width == 1 && *classes == 2             ? ClassOutput::Kind::kYesNo
-                 : width == *classes && tells_one_of(loss) ? ClassOutput::Kind::kOneOf
-                                                           : ClassOutput::Kind::kNone;
+    entry.kind = kind_of(loss, classes, prediction);
+    entry.per_sample = num_elements({prediction.begin() + 1, prediction.end() - 1});
     const OutputScale scale = origins[static_cast<size_t>(call)].scale;
-    entry.is_logits =
-        scale == OutputScale::kUnknown ? takes_logits(loss) : scale == OutputScale::kLogits;
+    entry.is_logits = scale == OutputScale::kUnknown ? takes_logits(loss).value_or(false)
+                                                     : scale == OutputScale::kLogits;
     if (entry.kind != ClassOutput::Kind::kNone && learned) {
+      const int64_t count = entry.kind == ClassOutput::Kind::kEach ? width : *classes;
       entry.names = label_names(*learned, model.output_names()[i], out.size() == 1);
       const auto known = std::ssize(entry.names);
-      entry.names.resize(known <= *classes ? entry.names.size() : 0);
-      for (int64_t i = known; known > 0 && i < *classes; ++i) {
+      entry.names.resize(known <= count ? entry.names.size() : 0);
+      for (int64_t i = known; known > 0 && i < count; ++i) {
         entry.names.push_back(std::to_string(i));  // a class that no sample had
       }
     }

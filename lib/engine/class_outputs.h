@@ -12,12 +12,19 @@ namespace meshtrain {
 struct ClassOutput {
   enum class Kind {
     kNone,   // the output says no class
-    kOneOf,  // (batch, classes): the largest value is the class
-    kYesNo,  // (batch, 1): class 1 from a probability of one half on
+    kOneOf,  // (batch, ..., classes): the largest value is the class
+    kYesNo,  // (batch, ..., 1): class 1 from a probability of one half on
+    kEach,   // (batch, labels): each is a yes or no of its own
   };
   Kind kind = Kind::kNone;
   bool is_logits = false;          // values become probabilities by softmax or sigmoid
-  std::vector<std::string> names;  // in the order of the class numbers; empty: not known
+  std::vector<std::string> names;  // of classes by number, or of labels; empty: not known
+  int64_t per_sample = 1;          // steps or pixels of a sample, each of which has a class
+
+  // Whether each sample is of one class.
+  bool is_of_samples() const {
+    return (kind == Kind::kOneOf || kind == Kind::kYesNo) && per_sample == 1;
+  }
 };
 
 // The loss that the config gives an output, or null.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/source_classes.h"
 #include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
@@ -155,6 +156,31 @@ void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warni
   }
 }
 
+// A label that is a column of the inputs, too. Of windows its earlier values are what is known.
+void warn_of_label_among_features(const RunData& data, const Config& config,
+                                  Diagnostics& warnings) {
+  if (!data.train || !config.data.train || series_options(*config.data.train).sequence_length) {
+    return;
+  }
+  for (const Dataset::Array& target : data.train->targets) {
+    for (const Dataset::Array& input : data.train->inputs) {
+      const auto is_input = [&](const std::string& column) {
+        return std::find(input.columns.begin(), input.columns.end(), column) != input.columns.end();
+      };
+      const auto found = std::find_if(target.columns.begin(), target.columns.end(), is_input);
+      if (found != target.columns.end()) {
+        warnings
+            .warning(
+                "W330", config.data.train->loc,
+                fmt::format("the label `{}` is also a feature of `{}`: the model is shown what "
+                            "it is to predict",
+                            *found, input.name))
+            .help("leave it out of `features`");
+      }
+    }
+  }
+}
+
 bool has_part(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -263,6 +289,7 @@ void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings
   warn_of_skipped_parts(data, warnings);
   warn_of_no_updates(setup, data, warnings);
   warn_of_classes(setup, data, warnings);
+  warn_of_label_among_features(data, setup.config(), warnings);
   if (data.train) {
     warn_of_scale(setup, *data.train, warnings);
   }

@@ -8,12 +8,25 @@
 #include "base/text.h"
 #include "data/step_order.h"
 #include "engine/class_outputs.h"
+#include "engine/rnn_states.h"
 #include "nn/output_scale.h"
 
 namespace meshtrain {
 namespace {
 
 constexpr int64_t kPrefill = 32;  // steps of a run through a long prompt
+
+// Of `count` numbers from `first` on, none is below zero, and their sum is 1.
+bool are_probabilities(const HostTensor& values, int64_t first, int64_t count) {
+  constexpr double kNear = 1e-2;  // of sums in 16 bits
+  double sum = 0;
+  for (int64_t i = first; i < first + count; ++i) {
+    if (values.at(i) < 0)
+      return false;
+    sum += values.at(i);
+  }
+  return std::abs(sum - 1) < kNear;
+}
 
 size_t shortest_prompt(const std::vector<GenerationRow>& rows) {
   size_t least = rows[0].prompt.size();
@@ -29,7 +42,9 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError("E324", setup.config().model.loc,
                       fmt::format("this model does not continue texts: {}", why))
-        .help("`generate` takes models of ids (batch, steps) with logits (batch, steps, ids)");
+        .help(
+            "`generate` takes models of ids (batch, steps), `Input: {shape: [STEPS], dtype: "
+            "int32}`, with logits (batch, steps, ids)");
   };
   if (model.outputs().size() != 1)
     refuse(fmt::format("it has {} outputs", model.outputs().size()));
@@ -67,8 +82,10 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
                        shape_string(output.output_shape)));
   const ConfigObject* const loss = loss_of_output(setup, 0);
   const OutputScale scale = output_origins(model)[static_cast<size_t>(model.outputs()[0])].scale;
-  out.gives_logits = scale == OutputScale::kUnknown ? loss != nullptr && takes_logits(*loss)
-                                                    : scale == OutputScale::kLogits;
+  if (scale != OutputScale::kUnknown)
+    out.gives_logits = scale == OutputScale::kLogits;
+  else if (loss != nullptr)
+    out.gives_logits = takes_logits(*loss);
   return out;
 }
 
@@ -172,11 +189,12 @@ std::vector<float> Generation::next_scores(const Sequences& sequences,
   std::vector<float> scores;
   for (int64_t row = 0; row < num_rows_; ++row) {
     const int64_t last = (row * steps + steps - 1) * ids;
+    const bool are_logits = model_.gives_logits.value_or(!are_probabilities(output, last, ids));
     for (int64_t id = 0; id < num_ids; ++id) {
       const double value = output.at(last + id);
       if (!std::isfinite(value))
         throw RuntimeFailure(ExitCode::kDiverged, "the model's output is NaN or infinity");
-      scores.push_back(static_cast<float>(model_.gives_logits ? value : std::log(value)));
+      scores.push_back(static_cast<float>(are_logits ? value : std::log(value)));
     }
   }
   return scores;
@@ -199,7 +217,9 @@ HostTensor Generation::cached_output(const Sequences& sequences, std::span<const
   return output;
 }
 
+// Stateful layers begin each window anew: it has the ids of the one before.
 HostTensor Generation::window_output(const Sequences& sequences) {
+  reset_rnn_states(engine_);
   Dataset dataset;
   dataset.description = "the texts so far";
   dataset.num_samples = num_rows_;

@@ -21,7 +21,8 @@ struct GenerationModel {
   int64_t num_ids = 0;  // of the output
   bool gives_steps =
       true;  // (batch, steps, ids); false: (batch, ids), of the step behind the window
-  bool gives_logits = true;  // false: probabilities
+  // False: probabilities. Nothing where neither the model nor its loss says so: the numbers do.
+  std::optional<bool> gives_logits;
   // Inputs beside the ids are known by their names, `positions`, `segments` and `padding_mask`, as
   // the sources of texts know them.
   std::vector<SequenceInput> inputs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "base/text.h"
@@ -12,6 +13,7 @@
 #include "data/read_all.h"
 #include "engine/class_names.h"
 #include "engine/class_outputs.h"
+#include "engine/common_types.h"
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
 
@@ -102,6 +104,11 @@ bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
          (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
 }
 
+// Whether what was learned depends on which rows train.
+bool learns_from_rows(const CsvLearned& learned) {
+  return !learned.means.empty() || !learned.tables.empty();
+}
+
 // Every part needs labels, samples like those of the first part, and the classes of the run, or of
 // the first part when the run is new.
 void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diagnostics) {
@@ -129,6 +136,10 @@ void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diag
       }
     };
     compare("samples", dataset->inputs, first->inputs);
+    if (dataset->sample_weight && first->sample_weight) {
+      compare("sample weights", {{"sample_weight", dataset->sample_weight}},
+              {{"sample_weight", first->sample_weight}});
+    }
     const bool same_classes =
         known
             ? check_classes(*dataset, known->class_names,
@@ -160,6 +171,29 @@ bool has_one_number(const Rows& targets) {
   return targets.row_bytes() == dtype_size(targets.dtype());
 }
 
+// One yes or no a sample, or one of each step or pixel.
+bool is_yes_no(const Rows& targets) {
+  return has_one_number(targets) || targets.shape().back() == 1;
+}
+
+// The labels that are ids of texts: what they are called, and the texts.
+std::map<std::string, std::vector<std::string>> texts_of_labels(const Dataset& dataset,
+                                                                size_t target) {
+  std::map<std::string, std::vector<std::string>> found;
+  const Dataset::Array& array = dataset.targets[target];
+  if (!dataset.class_names.empty() && has_one_number(*array.rows)) {
+    found[array.name] = dataset.class_names;
+  } else if (dataset.learned) {
+    const auto& categories = dataset.learned->csv.categories;
+    for (const std::string& column : array.columns) {
+      if (const auto texts = categories.find(column); texts != categories.end()) {
+        found[column] = texts->second;
+      }
+    }
+  }
+  return found;
+}
+
 // Texts of a column of labels become ids in the order of the texts: no numbers to come close to.
 void check_are_numbers(const ConfigObject& loss, const Dataset& dataset, size_t target) {
   static const std::set<std::string_view> kOfNumbers = {"MeanSquaredError",
@@ -169,18 +203,35 @@ void check_are_numbers(const ConfigObject& loss, const Dataset& dataset, size_t 
                                                         "Huber",
                                                         "LogCosh",
                                                         "Poisson"};
-  const std::vector<std::string>& names = dataset.class_names;
-  if (names.size() > 2 && kOfNumbers.contains(loss.class_name) &&
-      has_one_number(*dataset.targets[target].rows)) {
-    throw ConfigError(
-        "E312", dataset.loc,
-        fmt::format("`{}`: `{}` takes numbers, and the labels are {} texts: `{}`, `{}`, "
-                    "...",
-                    dataset.targets[target].name, loss.class_name, names.size(),
-                    shown_text(names[0]), shown_text(names[1])))
-        .help(
-            "numbers have a point and neither signs of currency nor separators of thousands; for "
-            "classes `loss: sparse_categorical_crossentropy`");
+  if (!kOfNumbers.contains(loss.class_name)) {
+    return;
+  }
+  for (const auto& [name, texts] : texts_of_labels(dataset, target)) {
+    if (texts.size() > 2) {
+      throw ConfigError(
+          "E312", dataset.loc,
+          fmt::format("`{}`: `{}` takes numbers, and the labels are {} texts: `{}`, `{}`, "
+                      "...",
+                      name, loss.class_name, texts.size(), shown_text(texts[0]),
+                      shown_text(texts[1])))
+          .help(
+              "numbers have a point and no sign of a currency; for classes `loss: "
+              "sparse_categorical_crossentropy`");
+    }
+  }
+}
+
+// Of the texts of yes and no the first in their order is no: one alone would be that.
+void check_are_yes_no(const ConfigObject& loss, const Dataset& dataset, size_t target) {
+  for (const auto& [name, texts] : texts_of_labels(dataset, target)) {
+    if (texts.size() == 1 || (texts.size() > 2 && !is_yes_no(*dataset.targets[target].rows))) {
+      throw ConfigError(
+          "E312", dataset.loc,
+          fmt::format("`{}`: `{}` takes yes and no, and the labels are {}: `{}`{}", name,
+                      loss.class_name, texts.size() == 1 ? "one text" : "several texts",
+                      shown_text(texts[0]), texts.size() == 1 ? "" : ", ..."))
+          .help("`vocabulary` of the source names both texts, no first");
+    }
   }
 }
 
@@ -195,8 +246,11 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
     const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
     if (loss_takes_class_ids(loss)) {
       check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
-    } else if (takes_yes_no(loss) && has_one_number(*dataset.targets[i].rows)) {
-      check_yes_no(dataset, i, loss.class_name);
+    } else if (takes_yes_no(loss)) {
+      check_are_yes_no(loss, dataset, i);
+      if (is_yes_no(*dataset.targets[i].rows)) {
+        check_yes_no(dataset, i, loss.class_name);
+      }
     } else {
       check_are_numbers(loss, dataset, i);
     }
@@ -251,6 +305,18 @@ DataPart evaluated_part(const Config& config) {
   }
   const bool has_test = config.data.test || config.data.split.test > 0;
   return has_test ? DataPart::kTest : config.validates() ? DataPart::kValidation : DataPart::kNone;
+}
+
+void check_evaluated_part(const Config& config, Diagnostics& diagnostics) {
+  const DataPart part = evaluated_part(config);
+  const bool is_there =
+      part == DataPart::kNone || (part == DataPart::kTrain && config.data.train) ||
+      (part == DataPart::kValidation && config.validates()) ||
+      (part == DataPart::kTest && (config.data.test || config.data.split.test > 0));
+  if (config.data.train && !is_there) {
+    diagnostics.error("E300", config.evaluate.on.loc,
+                      fmt::format("the config names no `data.{}`", data_part_name(part)));
+  }
 }
 
 int64_t evaluated_batch_size(const Config& config) {
@@ -374,7 +440,10 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
         order_arrays(config, *to);
       });
     } else {
-      diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
+      const bool is_asked =
+          config.evaluate.on != EvaluatedData::kAuto && data_part_name(evaluated) == name;
+      diagnostics.error("E300", is_asked ? config.evaluate.on.loc : sources.loc,
+                        fmt::format("the config names no `data.{}`", name));
     }
   };
   if (needs_train) {
@@ -383,8 +452,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   if (data.train && (split.validation > 0 || splits_test)) {
     collect(diagnostics, [&] {
       const SplitRows parts = draw_split(*data.train, split, config.seed);
-      if (!known && data.train->learned && !data.train->learned->csv.means.empty()) {
-        // Which rows train was unknown when the file was read: means are those of these rows only.
+      if (!known && data.train->learned && learns_from_rows(data.train->learned->csv)) {
+        // Which rows train was unknown when the file was read: what is learned is of these only.
         data.train.reset();
         data.train = load_dataset(*sources.train, sources, nullptr, {.trained_rows = &parts[0]});
         order_arrays(config, *data.train);
@@ -412,6 +481,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
     load("test", sources.test, data.test);
   }
   check_parts(data, known, diagnostics);
+  unify_types(data);
   if (fit && data.train) {
     if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
       data.unweighted = data.train;
@@ -456,6 +526,7 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
   add_spec(sources.validation, data.validation);
   add_spec(sources.test, data.test);
   check_parts(data, nullptr, diagnostics);
+  unify_types(data);
   if (data.train && !data.train->targets.empty()) {
     apply_class_weight(config, false, *data.train, diagnostics);
   }

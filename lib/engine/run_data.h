@@ -17,6 +17,8 @@ std::string_view data_part_name(DataPart part);  // "test"
 // Resolves `evaluate.on`: `auto` is the test data when given, else the validation data (given, or
 // split from the training data), else nothing.
 DataPart evaluated_part(const Config& config);
+// Reports E300 where `evaluate.on` names data that a config with training data has not.
+void check_evaluated_part(const Config& config, Diagnostics& diagnostics);
 // Returns `evaluate.batch_size`, by default that of `fit`.
 int64_t evaluated_batch_size(const Config& config);
 

@@ -14,6 +14,11 @@ namespace meshtrain {
 // that it does not pass on.
 void check_mpirun(const MpirunOptions& mpirun, const SignalChanges& changes);
 
+// Of a process that run_mpirun() started: whether it is one, and what it ends with where it would
+// with `code`, so that run_mpirun() can tell it from what mpirun says.
+bool is_launched();
+int exit_code_in_launch(int code);
+
 using SayLine = std::function<void(const std::string&)>;  // for people
 
 // Starts processes of this program with `words` and waits for their end. The exit code is one of

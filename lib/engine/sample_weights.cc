@@ -35,8 +35,8 @@ std::string numbered_names(const std::vector<std::string>& names) {
 // What the labels of the only target are, by its loss.
 enum class Labels : uint8_t { kIds, kOneHot, kYesNo };
 
-Labels labels_of(const Config& config, const HostTensor& labels) {
-  const int64_t rows = labels.shape()[0], width = labels.size() / std::max<int64_t>(rows, 1);
+Labels labels_of(const Config& config, const Shape& labels) {
+  const int64_t width = labels.size() > 1 ? labels.back() : 1;
   for (const OutputObject& loss : config.compile.loss) {
     if (loss_takes_class_ids(loss.object)) {
       return Labels::kIds;
@@ -58,6 +58,61 @@ int64_t class_of_row(const HostTensor& labels, int64_t row, int64_t width) {
     }
   }
   return best;
+}
+
+// Weights of labels, made when they are read: those of masks would take four bytes a pixel.
+class WeightRows final : public Rows {
+ public:
+  // `width`: numbers of a one-hot row, 1 of class ids. Without labels all weights are 1.
+  WeightRows(RowsPtr labels, int64_t width, ClassWeights weights, DType dtype, Shape shape)
+      : labels_(std::move(labels)),
+        width_(width),
+        weights_(std::move(weights)),
+        dtype_(dtype),
+        shape_(std::move(shape)) {}
+
+  DType dtype() const override { return dtype_; }
+  const Shape& shape() const override { return shape_; }
+  Cost cost() const override { return labels_ ? labels_->cost() : Cost::kMemory; }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    Shape shape = shape_;
+    shape[0] = std::ssize(order);
+    HostTensor out(dtype_, shape), labels;
+    if (labels_) {
+      Shape of_labels = labels_->shape();
+      of_labels[0] = std::ssize(order);
+      labels = HostTensor(labels_->dtype(), of_labels);
+      labels_->read(order, labels.bytes());
+    }
+    for (int64_t i = 0; i < out.size(); ++i) {
+      out.set(i, labels_ ? weight_of(labels, i) : 1.0);
+    }
+    std::copy_n(out.bytes(), out.num_bytes(), to);
+  }
+
+ private:
+  double weight_of(const HostTensor& labels, int64_t i) const {
+    const int64_t label =
+        width_ == 1 ? std::llround(labels.at(i)) : class_of_row(labels, i, width_);
+    const auto found = std::find_if(weights_.begin(), weights_.end(),
+                                    [&](const auto& entry) { return entry.first == label; });
+    return found == weights_.end() ? 1.0 : found->second.value;
+  }
+
+  RowsPtr labels_;
+  int64_t width_;
+  ClassWeights weights_;
+  DType dtype_;
+  Shape shape_;
+};
+
+// In memory, but for weights of pixels.
+RowsPtr weight_rows(RowsPtr labels, int64_t width, ClassWeights weights, DType dtype,
+                    const Shape& shape) {
+  auto rows =
+      std::make_shared<WeightRows>(std::move(labels), width, std::move(weights), dtype, shape);
+  return shape.size() > 2 ? std::move(rows) : make_rows(rows->read_range(0, shape[0]));
 }
 
 }  // namespace
@@ -99,32 +154,19 @@ void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
   if (dataset.targets.size() != 1) {
     return refuse(fmt::format("have {} targets, not one", dataset.targets.size()));
   }
-  const HostTensor labels = dataset.targets[0].rows->read_range(0, dataset.num_samples);
-  const Labels kind = labels_of(config, labels);
-  Shape shape = labels.shape();
-  if (shape.size() > 2) {
-    return refuse(
-        fmt::format("have labels of shape {}, not (samples,), (samples, steps) or "
-                    "(samples, classes)",
-                    shape_string(shape)));
-  }
+  const RowsPtr& labels = dataset.targets[0].rows;
+  Shape shape = labels->shape();
+  const Labels kind = labels_of(config, shape);
   if (kind == Labels::kYesNo) {
-    return refuse(fmt::format("have {} yes or no labels a sample", shape[1]));
+    return refuse(fmt::format("have {} yes or no labels a sample", shape.back()));
   }
-  const int64_t width = kind == Labels::kOneHot ? shape[1] : 1;
-  if (shape.size() == 2 && (kind == Labels::kOneHot || shape[1] == 1)) {
+  const int64_t width = kind == Labels::kOneHot ? shape.back() : 1;
+  if (shape.size() > 1 && (kind == Labels::kOneHot || shape.back() == 1)) {
     shape.pop_back();
   }
-  const ClassWeights weights =
-      class_weights(fit, dataset.class_names, is_whole ? &diagnostics : nullptr);
-  HostTensor of_labels(config.data.is_for_float64 ? DType::kFloat64 : DType::kFloat32, shape);
-  for (int64_t i = 0; i < of_labels.size(); ++i) {
-    const int64_t label = width == 1 ? std::llround(labels.at(i)) : class_of_row(labels, i, width);
-    const auto found = std::find_if(weights.begin(), weights.end(),
-                                    [&](const auto& entry) { return entry.first == label; });
-    of_labels.set(i, found == weights.end() ? 1.0 : found->second.value);
-  }
-  dataset.sample_weight = make_rows(std::move(of_labels));
+  ClassWeights weights = class_weights(fit, dataset.class_names, is_whole ? &diagnostics : nullptr);
+  const DType dtype = config.data.is_for_float64 ? DType::kFloat64 : DType::kFloat32;
+  dataset.sample_weight = weight_rows(labels, width, std::move(weights), dtype, shape);
 }
 
 void match_sample_weight(const Dataset& like, Dataset& dataset) {
@@ -133,11 +175,7 @@ void match_sample_weight(const Dataset& like, Dataset& dataset) {
   }
   Shape shape = like.sample_weight->shape();
   shape[0] = dataset.num_samples;
-  HostTensor weights(like.sample_weight->dtype(), shape);
-  for (int64_t i = 0; i < weights.size(); ++i) {
-    weights.set(i, 1.0);
-  }
-  dataset.sample_weight = make_rows(std::move(weights));
+  dataset.sample_weight = weight_rows(nullptr, 1, {}, like.sample_weight->dtype(), shape);
 }
 
 }  // namespace meshtrain

@@ -14,10 +14,11 @@ ClassWeights class_weights(const FitConfig& fit, const std::vector<std::string>&
                            Diagnostics* problems = nullptr);
 
 // Gives each label the weight of its class: 1 for a class that is not listed. Class ids have a
-// weight each, of samples (n,) or (n, 1) or of steps (n, steps); one-hot rows (n, classes) have
-// that of their class. Does nothing when fit.class_weight is empty. Adds E317 when the data cannot
-// have class weights: own sample weights, several targets, several yes or no labels a sample, other
-// shapes. `is_whole`: the data were read whole, so that names of classes are known.
+// weight each, of samples (n,) or (n, 1), of steps (n, steps) or of pixels (n, h, w, 1); one-hot
+// rows (n, ..., classes) have that of their class. Does nothing when fit.class_weight is empty.
+// Adds E317 when the data cannot have class weights: own sample weights, several targets, several
+// yes or no labels a sample. `is_whole`: the data were read whole, so that names of classes are
+// known.
 void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
                         Diagnostics& diagnostics);
 

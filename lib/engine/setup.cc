@@ -20,22 +20,6 @@
 namespace meshtrain {
 namespace {
 
-DType compute_dtype_of(DType stored) {
-  switch (stored) {
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kUInt16:
-      return DType::kInt32;
-    case DType::kUInt64:
-      return DType::kInt64;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return DType::kFloat32;
-    default:
-      return stored;
-  }
-}
-
 ValueType sample_type(const Rows& data) {
   return {Shape(data.shape().begin() + 1, data.shape().end()), compute_dtype_of(data.dtype())};
 }
@@ -134,6 +118,22 @@ void throw_if_unusable(const Diagnostics& diagnostics) {
 std::string_view step_kind_name(StepKind kind) {
   constexpr std::string_view kNames[] = {"train", "accumulate", "test", "predict", "decode"};
   return kNames[static_cast<int>(kind)];
+}
+
+DType compute_dtype_of(DType stored) {
+  switch (stored) {
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kUInt16:
+      return DType::kInt32;
+    case DType::kUInt64:
+      return DType::kInt64;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return DType::kFloat32;
+    default:
+      return stored;
+  }
 }
 
 DataSpec data_spec(const Dataset& dataset) {
@@ -260,9 +260,20 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
                           : config_.data.train ? config_.data.train->loc
                                                : config_.data.loc;
   if (data.inputs.size() != inputs.size()) {
-    diagnostics.error("E324", place,
-                      fmt::format("the data have {} input arrays, the model has {}",
-                                  data.inputs.size(), inputs.size()));
+    std::vector<std::string> names;
+    for (const int input : inputs) {
+      names.push_back(model_->calls()[input].name);
+    }
+    Diagnostic& error = diagnostics.error(
+        "E324", place,
+        fmt::format("the data have {} input array{}, the model has {}: `{}`", data.inputs.size(),
+                    data.inputs.size() == 1 ? "" : "s", inputs.size(), join(names, "`, `")));
+    const auto is_of_documents = [](const std::string& name) {
+      return name == "segments" || name == "positions";
+    };
+    if (std::any_of(names.begin(), names.end(), is_of_documents)) {
+      error.help("`document_separator` of the source `text` or `tokens` gives these two");
+    }
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {

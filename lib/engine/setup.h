@@ -29,8 +29,10 @@ struct DecodeOptions {
   bool gives_hidden = false;  // what the last product reads as one more output, of kPredict, too
 };
 
-// Returns the spec of a dataset: shapes without the batch, and dtypes as graphs use them (narrow
-// integers widen to int32, half floats to float32).
+// The type of a graph's input that data of type `stored` feed: narrow integers widen to int32, half
+// floats to float32.
+DType compute_dtype_of(DType stored);
+// Returns the spec of a dataset: shapes without the batch, and dtypes as graphs use them.
 DataSpec data_spec(const Dataset& dataset);
 
 class Setup {

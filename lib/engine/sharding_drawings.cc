@@ -42,7 +42,7 @@ std::vector<Drawn> drawable(const Setup& setup) {
     const auto pin = setup.layouts().pins.find(key);
     if (pin != setup.layouts().pins.end()) {
       Shape shape = call.output_shape;
-      shape[0] = batch;
+      shape[0] = batch * call.rows;
       out.push_back({key, shape, pin->second});
     }
   }

@@ -95,6 +95,13 @@ void catch_run_signals(const SignalChanges& changes) {
       catch_signal(known.number, known.action);
     }
   }
+  // Where this process was started with them held (comm/child_processes.h).
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGHUP}) {
+    sigaddset(&held, number);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &held, nullptr);
 }
 
 SignalAction signal_action(int number, const SignalChanges& changes) {

@@ -3,6 +3,7 @@
 #include "config/callback_classes.h"
 #include "config/source_classes.h"
 #include "engine/step_frame.h"
+#include "nn/batch_transforms.h"
 #include "nn/head_loss.h"
 #include "nn/mixing.h"
 #include "nn/regularizers.h"
@@ -66,17 +67,21 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   }
   resolve_losses(diagnostics);
   resolve_metrics(diagnostics);
-  check_mixings(diagnostics);
+  check_transforms(diagnostics);
   add_kept_variables();
 }
 
-// What a graph of training can mix: targets that are no class ids, whatever their type.
-void StepGraphs::check_mixings(Diagnostics& diagnostics) const {
+// What a graph of training can change. What mixes needs targets that are no class ids, whatever
+// their type.
+void StepGraphs::check_transforms(Diagnostics& diagnostics) const {
   for (const ConfigObject& transform : config_.data.transform) {
-    if (!mixes_batches(transform)) {
+    if (!changes_batches(transform)) {
       continue;
     }
-    check_mixing(transform, data_.inputs, data_.targets, diagnostics);
+    check_batch_transform(transform, {data_.inputs, data_.targets, {}}, diagnostics);
+    if (!is_mixing(transform)) {
+      continue;
+    }
     const auto sparse = std::find_if(losses_.begin(), losses_.end(), [](const OutputLoss& loss) {
       return loss.loss.class_name == "SparseCategoricalCrossentropy";
     });
@@ -91,11 +96,15 @@ void StepGraphs::check_mixings(Diagnostics& diagnostics) const {
   }
 }
 
-void StepGraphs::mix(Frame& frame, std::vector<ValueId>& inputs) const {
+void StepGraphs::transform(Frame& frame, std::vector<ValueId>& inputs) const {
   Builder& builder = frame.builder;
+  BatchArrays<ValueId> batch{std::move(inputs), std::move(frame.targets), {}};
+  if (frame.sample_weight != kNone) {
+    batch.sample_weight = frame.sample_weight;
+  }
   size_t number = 0;
   for (const ConfigObject& transform : config_.data.transform) {
-    if (!mixes_batches(transform)) {
+    if (!changes_batches(transform)) {
       continue;
     }
     const auto scope = builder.scope(fmt::format("transform_{}", number++));
@@ -104,8 +113,11 @@ void StepGraphs::mix(Frame& frame, std::vector<ValueId>& inputs) const {
                         .step = frame.step,
                         .seed = config_.seed.value,
                         .compute_dtype = dtype_};
-    mix_batch(context, transform, inputs, frame.targets);
+    transform_batch(context, transform, batch);
   }
+  inputs = std::move(batch.inputs);
+  frame.targets = std::move(batch.targets);
+  frame.sample_weight = batch.sample_weight.value_or(kNone);
 }
 
 // Snapshots of weights have the role of metrics, since the optimizer does not update them. They
@@ -182,7 +194,7 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
     frame.step = optimizer_.scales_loss() ? frame.optimizer.scalars[0] : frame.optimizer.iteration;
   }
   if (training && with_targets) {
-    mix(frame, inputs);
+    transform(frame, inputs);
   }
   const auto pinned = [&](const std::string& key, ValueId value) {
     return pins_.contains(key) ? builder.pin(value, key) : value;

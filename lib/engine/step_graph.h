@@ -82,7 +82,7 @@ class StepGraphs {
   struct Frame;  // a graph being built
   void forward(Frame& frame, int64_t batch, bool with_targets, bool training,
                PredictOptions options = {false, false}) const;
-  void mix(Frame& frame, std::vector<ValueId>& inputs) const;
+  void transform(Frame& frame, std::vector<ValueId>& inputs) const;
   void add_losses(Frame& frame) const;
   void add_penalties(Frame& frame) const;
   void add_slot_variables(size_t weight);
@@ -97,7 +97,7 @@ class StepGraphs {
   std::vector<ValueId> weight_gradients(Frame& frame) const;
   void resolve_losses(Diagnostics& diagnostics);
   void resolve_metrics(Diagnostics& diagnostics);
-  void check_mixings(Diagnostics& diagnostics) const;
+  void check_transforms(Diagnostics& diagnostics) const;
   void track(Metric metric, int output, bool weighted);
   void note_reader(size_t output, const ConfigObject& object, bool reads_token_losses);
   ValueType target_type(size_t output) const;

@@ -16,7 +16,7 @@ CheckedOutput StepGraphs::checked_output(size_t output) const {
   const int call = model_.outputs()[output];
   const bool is_trained_as_logits =
       std::any_of(losses_.begin(), losses_.end(), [&](const OutputLoss& loss) {
-        return loss.output == static_cast<int>(output) && takes_logits(loss.loss);
+        return loss.output == static_cast<int>(output) && takes_logits(loss.loss).value_or(false);
       });
   return {model_.calls()[call], origins_[call], target_type(output).shape,
           model_.calls()[call].output_shape, is_trained_as_logits};

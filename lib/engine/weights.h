@@ -24,7 +24,8 @@ int64_t weight_bytes(const Model& model);                            // of all o
 // Adds one note for each line, at most 50.
 void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines);
 
-inline constexpr const char* kTakePartial = "`train --partial` takes those that fit";
+inline constexpr const char* kTakePartial =
+    "`train --partial`, or `fit: {partial_weights: true}`, takes those that fit";
 
 // Returns the wanted weights from `given`, in their dtypes. Throws ConfigError E410 (exit 6) with
 // all weights that are missing, superfluous, or of another shape; `path` is for messages. With

@@ -155,13 +155,23 @@ AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   return axes & program.part.crossing();
 }
 
-// Returns the axes of a step that is one call of the library; 0 for other steps.
+// NCCL's maximum of a NaN and a number is the number (fmaxf in its reduce_kernel.h); MPI has
+// operations of ours.
+bool hides_nan(const Program& program, const ProgramStep& step) {
+  return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int b) {
+    const Buffer& terms = program.buffers[b];
+    return is_floating(terms.dtype) && terms.sharding.combine != Combine::kSum;
+  });
+}
+
+// Returns the axes of a step that is one call of the library; 0 for other steps. `has_gathers`:
+// the library is NCCL.
 AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool has_gathers) {
   const LowerOp op = lowering_of(*step.op);
-  const bool is_fast = !program.fixed_reductions;
+  const bool reduces = !program.fixed_reductions && !(has_gathers && hides_nan(program, step));
   const bool is_made = op == lower_all_gather       ? has_gathers
-                       : op == lower_reduce_scatter ? has_gathers && is_fast
-                                                    : op == lower_all_reduce && is_fast;
+                       : op == lower_reduce_scatter ? has_gathers && reduces
+                                                    : op == lower_all_reduce && reduces;
   return is_made ? moved_axes(program, step, 0) : 0;
 }
 

@@ -39,7 +39,7 @@ ValueId softplus(Builder& b, ValueId x) {
 }
 
 ValueId relu6(Builder& b, ValueId x) {
-  return b.select(less(b, x, 6), b.unary("relu", x), like(b, x, 6));
+  return b.select(b.binary("ge", x, like(b, x, 6)), like(b, x, 6), b.unary("relu", x));  // or NaN
 }
 
 ValueId gelu(Builder& b, ValueId x, bool approximate) {
@@ -131,7 +131,8 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
       {"sparseplus",
        [](Builder& b, ValueId x, Args) {
          const ValueId middle = b.mul(b.square(b.add(x, 1.0)), 0.25);
-         return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, x), like(b, x, 0));
+         return b.select(b.binary("le", x, like(b, x, -1)), like(b, x, 0),
+                         b.select(less(b, x, 1), middle, x));
        }},
       {"silu", [](Builder& b, ValueId x, Args) { return b.unary("silu", x); }},
       {"gelu",
@@ -178,9 +179,12 @@ std::vector<int64_t> normal_axes(Builder& b, ValueId x, const std::vector<int64_
 }
 
 // x less the whole part of its maximum over `axes`: exp() of it cannot overflow. The shift cancels
-// in the result, and floor() passes no gradient, so none is computed for it.
+// in the result, and floor() passes no gradient, so none is computed for it. In float16 it is the
+// next whole number, so that sums of 24,000 classes and more do not overflow either.
 ValueId shifted(Builder& b, ValueId x, const std::vector<int64_t>& axes) {
-  return b.sub(x, b.unary("floor", b.reduce_max(x, axes, /*keepdims=*/true)));
+  const ValueId top = b.reduce_max(x, axes, /*keepdims=*/true);
+  const bool is_half = b.dtype(x) == DType::kFloat16;
+  return b.sub(x, is_half ? b.neg(b.unary("floor", b.neg(top))) : b.unary("floor", top));
 }
 
 }  // namespace

@@ -11,6 +11,13 @@
 namespace meshtrain {
 
 Shape AugmentationLayer::build_last(const Shape& input, Diagnostics& diagnostics) {
+  const ConfigValue& range = value_or_null(config_, "value_range");
+  const std::vector<double> ends = range.is_null() ? std::vector<double>{} : numbers_of(range);
+  if (!range.is_null() && (ends.size() != 2 || ends[0] == ends[1])) {
+    argument_error(diagnostics, "value_range",
+                   ends.size() != 2 ? "is no list of two numbers" : "has no width")
+        .help("write [smallest, largest], such as [0, 1]");
+  }
   check_arguments(diagnostics);
   return input;
 }
@@ -62,17 +69,6 @@ ValueId AugmentationLayer::draw_chance(CallContext& context, ValueId x, DrawRang
   return context.builder.binary("lt", draw_in_float32(context, x, {0, 1}), probability);
 }
 
-Shape PixelLayer::build_last(const Shape& input, Diagnostics& diagnostics) {
-  const ConfigValue& range = value_or_null(config_, "value_range");
-  const std::vector<double> ends = range.is_null() ? std::vector<double>{} : numbers_of(range);
-  if (!range.is_null() && (ends.size() != 2 || ends[0] == ends[1])) {
-    argument_error(diagnostics, "value_range",
-                   ends.size() != 2 ? "is no list of two numbers" : "has no width")
-        .help("write [smallest, largest], such as [0, 1]");
-  }
-  return AugmentationLayer::build_last(input, diagnostics);
-}
-
 PixelRange value_range_of(const ConfigObject& layer) {
   const ConfigValue& range = value_or_null(layer, "value_range");
   if (range.is_null()) {
@@ -85,23 +81,23 @@ PixelRange value_range_of(const ConfigObject& layer) {
 namespace {
 
 // One draw decides for an image whether it is mirrored, along all axes of `mode` together.
-class RandomFlip : public AugmentationLayer {
+class RandomFlip : public MovingLayer {
  public:
-  using AugmentationLayer::AugmentationLayer;
+  using MovingLayer::MovingLayer;
 
- protected:
-  ValueId changed(CallContext& context, ValueId x) const override {
+  Move draw_move(CallContext& context, ValueId images) const override {
     Builder& b = context.builder;
-    const std::string& mode = config_.string("mode");
-    const ValueId flips = random_chance(context, {b.shape(x)[0], 1, 1, 1}, seed(context), 0.5);
-    ValueId mirrored = x;
-    if (mode != "vertical") {
-      mirrored = b.reverse(mirrored, 2);
-    }
-    if (mode != "horizontal") {
-      mirrored = b.reverse(mirrored, 1);
-    }
-    return b.select(flips, mirrored, x);
+    const ValueId flips = random_chance(context, {b.shape(images)[0], 1, 1, 1}, seed(context), 0.5);
+    return [&b, flips, mode = config_.string("mode")](ValueId x, bool) {
+      ValueId mirrored = x;
+      if (mode != "vertical") {
+        mirrored = b.reverse(mirrored, 2);
+      }
+      if (mode != "horizontal") {
+        mirrored = b.reverse(mirrored, 1);
+      }
+      return b.select(flips, mirrored, x);
+    };
   }
 };
 

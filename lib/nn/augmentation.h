@@ -3,6 +3,8 @@
 // Source: Keras 3 layers/preprocessing/image_preprocessing.
 #pragma once
 
+#include <functional>
+
 #include "nn/colors.h"
 #include "nn/spatial.h"
 
@@ -26,6 +28,7 @@ class AugmentationLayer : public SpatialLayer {
 
   virtual ValueId changed(CallContext& context, ValueId x) const = 0;
   virtual void check_arguments(Diagnostics&) const {}
+  PixelRange value_range() const { return value_range_of(config_); }
 
   // A number f is the interval [max(-|f|, low), |f|]; a list is [a, b] in any order.
   DrawRange interval(std::string_view argument, double low) const;
@@ -41,14 +44,20 @@ class AugmentationLayer : public SpatialLayer {
   ValueId draw_chance(CallContext& context, ValueId x, DrawRange range) const;
 };
 
-// A layer that changes the values of pixels, within the argument `value_range`.
-class PixelLayer : public AugmentationLayer {
+// A layer that takes pixels from other places. Masks can follow the images of their batch.
+class MovingLayer : public AugmentationLayer {
  public:
   using AugmentationLayer::AugmentationLayer;
 
+  // What moves an array (N, H, W, C) beside the images; with `nearest` no pixels are mixed.
+  using Move = std::function<ValueId(ValueId x, bool nearest)>;
+  // Draws the move of these images.
+  virtual Move draw_move(CallContext& context, ValueId images) const = 0;
+
  protected:
-  Shape build_last(const Shape& input, Diagnostics& diagnostics) override;
-  PixelRange value_range() const { return value_range_of(config_); }
+  ValueId changed(CallContext& context, ValueId x) const final {
+    return draw_move(context, x)(x, false);
+  }
 };
 
 }  // namespace meshtrain

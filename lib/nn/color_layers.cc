@@ -7,9 +7,9 @@ namespace meshtrain {
 namespace {
 
 // A layer of colours.
-class ColorLayer : public PixelLayer {
+class ColorLayer : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
@@ -19,7 +19,7 @@ class ColorLayer : public PixelLayer {
           .help("red, green and blue: put it before layers that change the channels");
       return failed_shape();
     }
-    return PixelLayer::build_last(input, diagnostics);
+    return AugmentationLayer::build_last(input, diagnostics);
   }
   // Whether the channels must be red, green and blue, or one channel of grey.
   virtual bool needs_colours() const { return false; }

@@ -77,7 +77,7 @@ ValueId summed(Builder& b, const Histogram& histogram, ValueId weights) {
     ids = b.add(b.mul(ids, width), label);
     rows *= histogram.labels;
   }
-  ValueId table = b.scatter_add_rows(weights, ids, rows);
+  ValueId table = add_exactly(b, weights, ids, rows);
   if (histogram.labels > 0) {
     table = b.reshape(table, {histogram.num_rows, histogram.labels});
   }
@@ -85,6 +85,15 @@ ValueId summed(Builder& b, const Histogram& histogram, ValueId weights) {
 }
 
 }  // namespace
+
+ValueId add_exactly(Builder& b, ValueId weights, ValueId ids, int64_t rows) {
+  constexpr int64_t kExact = int64_t{1} << 24;  // adding ones in float32 ends there
+  const DType dtype = b.dtype(weights);
+  if (dtype != DType::kFloat32 || num_elements(b.shape(weights)) < kExact) {
+    return b.scatter_add_rows(weights, ids, rows);
+  }
+  return b.cast(b.scatter_add_rows(b.cast(weights, DType::kFloat64), ids, rows), dtype);
+}
 
 ConfusionCounts count_confusion(Builder& b, const CountOptions& options, ValueId y, ValueId p,
                                 ValueId weight) {

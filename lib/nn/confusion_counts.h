@@ -27,6 +27,10 @@ struct ConfusionCounts {
   ValueId positives, negatives;  // weights of all targets that are not 0, and of those that are
 };
 
+// scatter_add_rows(), of float32 in float64 where as many ones as there are weights would not add
+// up.
+ValueId add_exactly(Builder& b, ValueId weights, ValueId ids, int64_t rows);
+
 // Targets and predictions of one shape (after rank repair) in one float dtype; `weight` of samples
 // or kNone. Memory is that of the predictions, whatever the number of thresholds.
 ConfusionCounts count_confusion(Builder& b, const CountOptions& options, ValueId y, ValueId p,

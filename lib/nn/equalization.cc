@@ -12,9 +12,9 @@ namespace {
 
 // A value in bytes becomes the part of the batch's values at or below its bin, each channel by
 // itself. As in Keras all images of a batch have one histogram, and a channel of one bin stays.
-class Equalization : public PixelLayer {
+class Equalization : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   ValueId changed(CallContext& context, ValueId x) const override {
@@ -67,9 +67,9 @@ class Equalization : public PixelLayer {
 
 // Each tile of an image has a histogram, of which no bin holds more than a limit. A pixel becomes
 // the mean of what the four tiles around it make of its value, by its distance to their middles.
-class ContrastLimitedEqualization final : public PixelLayer {
+class ContrastLimitedEqualization final : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
@@ -85,7 +85,7 @@ class ContrastLimitedEqualization final : public PixelLayer {
     }
     rows_ = {input[1], tiles[0]};
     columns_ = {input[2], tiles[1]};
-    return PixelLayer::build_last(input, diagnostics);
+    return AugmentationLayer::build_last(input, diagnostics);
   }
   ValueId call_last(CallContext& context, ValueId x) override {
     return changed(context, is_floating(context.builder.dtype(x)) ? to_compute(context, x) : x);

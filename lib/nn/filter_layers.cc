@@ -19,9 +19,9 @@ ValueId filtered(Builder& b, ValueId x, ValueId kernel) {
 }
 
 // Between the smoothed image, at 0, and its contrary, at 1; 0.5 changes nothing.
-class RandomSharpness : public PixelLayer {
+class RandomSharpness : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   void check_arguments(Diagnostics& diagnostics) const override {
@@ -40,9 +40,9 @@ class RandomSharpness : public PixelLayer {
 
 // With a probability that is drawn from `factor` for each image. The two widths of the kernel are
 // drawn from `sigma` once for the batch.
-class RandomGaussianBlur : public PixelLayer {
+class RandomGaussianBlur : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   void check_arguments(Diagnostics& diagnostics) const override {
@@ -84,9 +84,9 @@ class RandomGaussianBlur : public PixelLayer {
 
 // Fills a rectangle, with a probability that is drawn from `factor` for each image. Each side is
 // the root of a number of `scale`, as a part of the image's.
-class RandomErasing : public PixelLayer {
+class RandomErasing : public AugmentationLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using AugmentationLayer::AugmentationLayer;
 
  protected:
   void check_arguments(Diagnostics& diagnostics) const override {
@@ -103,7 +103,7 @@ class RandomErasing : public PixelLayer {
                                  numbers_of(fill).size(), input[3]))
           .help("write one number, or one for each channel");
     }
-    return PixelLayer::build_last(input, diagnostics);
+    return AugmentationLayer::build_last(input, diagnostics);
   }
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;

@@ -1,15 +1,18 @@
 // Lambda: an expression of its inputs, as operations of the graph.
-#include "nn/lambda.h"
-
 #include <algorithm>
 
 #include "nn/arguments.h"
 #include "nn/layers.h"
+#include "nn/tensor_program.h"
 
 namespace meshtrain {
 namespace {
 
-std::vector<std::string> names_in_config(const ConfigValue& inputs) {
+std::vector<std::string> names_in_config(const ConfigObject& config) {
+  if (config.has("names")) {
+    return config.arg("names").strings();
+  }
+  const ConfigValue inputs = value_or_null(config, "inputs");
   if (inputs.is_null()) {
     return {"x"};
   }
@@ -31,7 +34,7 @@ class Lambda : public ConfiguredLayer {
   bool casts_inputs() const override { return false; }
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const std::vector<std::string> names = names_in_config(value_or_null(config_, "inputs"));
+    const std::vector<std::string> names = names_in_config(config_);
     if (inputs.size() != names.size()) {
       shape_error(diagnostics, inputs, fmt::format("its function takes {}", names.size()))
           .help("call it with as many inputs as it is written for");
@@ -78,7 +81,7 @@ class Lambda : public ConfiguredLayer {
     }
   }
 
-  const TensorProgram& program() const { return program_; }
+  const TensorProgram* program() const override { return &program_; }
 
  private:
   bool uses_all(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
@@ -111,11 +114,6 @@ class Lambda : public ConfiguredLayer {
 };
 
 }  // namespace
-
-const TensorProgram* program_of_layer(const Layer& layer) {
-  const auto* lambda = dynamic_cast<const Lambda*>(&layer);
-  return lambda == nullptr ? nullptr : &lambda->program();
-}
 
 std::vector<LayerEntry> lambda_layers() {
   return {{"Lambda", make_as<Lambda>}};

@@ -27,6 +27,7 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
                                score_attention_layers,
                                mixture_layers,
                                position_layers,
+                               merged_steps_layers,
                                lambda_layers,
                                conv_layers,
                                conv_transpose_layers,
@@ -101,6 +102,12 @@ DTypePolicy policy_of(const ConfigObject& object, const DTypePolicy& policy) {
 
 DType Layer::output_dtype(std::span<const DType>) const {
   return dtype;
+}
+
+int64_t Layer::rows_per_sample(std::span<const int64_t> inputs) const {
+  const bool are_same =
+      std::adjacent_find(inputs.begin(), inputs.end(), std::not_equal_to<>()) == inputs.end();
+  return are_same ? inputs[0] : 0;
 }
 
 int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dtype,

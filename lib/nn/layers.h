@@ -26,6 +26,7 @@ std::vector<LayerEntry> shape_layers();                // shape_layers.cc
 std::vector<LayerEntry> activation_layers();           // activation_layers.cc
 std::vector<LayerEntry> preprocessing_layers();        // preprocessing.cc
 std::vector<LayerEntry> merge_layers();                // merge.cc
+std::vector<LayerEntry> merged_steps_layers();         // merged_steps.cc
 std::vector<LayerEntry> lambda_layers();               // lambda.cc
 std::vector<LayerEntry> dot_layers();                  // dot.cc
 std::vector<LayerEntry> attention_layers();            // attention.cc

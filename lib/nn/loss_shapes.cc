@@ -260,10 +260,10 @@ std::optional<int64_t> known_classes(const ConfigObject& loss, const Shape& y_tr
   if (loss_targets(loss.class_name) == TargetKind::kClassIds) {
     classes = num_classes(loss, y_pred);
   } else if (name_key(loss.class_name).find("crossentropy") != std::string::npos &&
-             (y_true.size() == 1 || (y_true.size() == 2 && y_true.back() == 1))) {
+             (y_true.size() == 1 || y_true.back() == 1)) {
     classes = 2;
-  } else if (loss_targets(loss.class_name) == TargetKind::kLikeOutput && y_true.size() == 2 &&
-             y_true.back() > 1) {
+  } else if (loss_targets(loss.class_name) == TargetKind::kLikeOutput &&
+             (y_true.size() == 2 || is_classification(loss)) && y_true.back() > 1) {
     classes = y_true.back();
   }
   return classes == kUnknownDim ? std::nullopt : classes;

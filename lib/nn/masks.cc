@@ -38,7 +38,8 @@ constexpr std::string_view kPassing[] = {"Dense",
                                          "TransformerEncoder",
                                          "TransformerDecoder",
                                          "SparseMoE",
-                                         "TimeDistributed"};
+                                         "TimeDistributed",
+                                         "SplitSteps"};
 constexpr std::string_view kProjecting[] = {"MultiHeadAttention", "GroupQueryAttention"};
 constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};
@@ -95,14 +96,22 @@ ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> in
 }  // namespace
 
 MaskEffect mask_effect(std::string_view name) {
-  return is_any(kPassing, name)             ? MaskEffect::kPass
-         : is_any(kCombining, name)         ? MaskEffect::kCombine
-         : is_any(kProducing, name)         ? MaskEffect::kProduce
-         : name == "Concatenate"            ? MaskEffect::kConcatenate
-         : is_recurrent_class(name)         ? MaskEffect::kSteps
-         : name == "GlobalAveragePooling1D" ? MaskEffect::kConsume
-         : name == "Softmax"                ? MaskEffect::kRefuse
-                                            : MaskEffect::kDrop;
+  return is_any(kPassing, name)                                     ? MaskEffect::kPass
+         : is_any(kCombining, name)                                 ? MaskEffect::kCombine
+         : is_any(kProducing, name)                                 ? MaskEffect::kProduce
+         : name == "Concatenate"                                    ? MaskEffect::kConcatenate
+         : is_recurrent_class(name)                                 ? MaskEffect::kSteps
+         : name == "GlobalAveragePooling1D" || name == "MergeSteps" ? MaskEffect::kConsume
+         : name == "Softmax"                                        ? MaskEffect::kRefuse
+                                                                    : MaskEffect::kDrop;
+}
+
+// The class that decides what becomes of a layer's mask: of SpectralNormalization the inner one's,
+// whose output is the wrapper's.
+static std::string_view class_of_mask(const Layer& layer) {
+  return layer.class_name == "SpectralNormalization"
+             ? layer.config()->arg("layer").object().class_name
+             : layer.class_name;
 }
 
 bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
@@ -116,7 +125,7 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
                              layer.class_name, why))
         .help("layers behind it treat padding as data, as in Keras");
   };
-  switch (mask_effect(layer.class_name)) {
+  switch (mask_effect(class_of_mask(layer))) {
     case MaskEffect::kProduce:
       if (any && !layer.makes_mask()) {
         warn("it makes no mask of its own");
@@ -140,7 +149,7 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
             .help("reshape its inputs to (batch, steps, features)");
         return false;
       }
-      return masked[layer.masked_input()];
+      return layer.masked_input() < masked.size() && masked[layer.masked_input()];
     case MaskEffect::kCombine:
       if (any && !all) {
         warn("another input has none");
@@ -178,11 +187,11 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
                        std::span<const ValueId> masks) {
   Builder& b = context.builder;
   const bool any = std::any_of(masks.begin(), masks.end(), [](ValueId m) { return m != kNone; });
-  switch (mask_effect(layer.class_name)) {
+  switch (mask_effect(class_of_mask(layer))) {
     case MaskEffect::kProduce:
       return layer.makes_mask() ? layer.make_mask(context, inputs) : kNone;
     case MaskEffect::kPass:
-      return masks[layer.masked_input()];
+      return layer.masked_input() < masks.size() ? masks[layer.masked_input()] : kNone;
     case MaskEffect::kSteps:
       return returns_sequences(layer) ? masks[0] : kNone;
     case MaskEffect::kCombine:

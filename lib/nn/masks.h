@@ -15,7 +15,7 @@ enum class MaskEffect : uint8_t {
   kCombine,      // where any input's mask holds, if each has one; else none
   kConcatenate,  // joined as the inputs are; an input without one is all valid
   kSteps,        // of a recurrent layer: the first input's, if the output has steps
-  kConsume,      // used up: the output has no steps
+  kConsume,      // used up: the output has no steps, or others
   kProduce,      // Layer::makes_mask() says whether the output has one
   kRefuse,       // an error (E120)
 };

@@ -97,6 +97,7 @@ class ModelBuilder {
 
   void finish(const ModelConfig& config) {
     add_outputs(config);
+    check_rows_of_outputs();
     report_unused();
     for (const auto& layer : model_.layers_) {
       model_.first_weight_.push_back(static_cast<int>(model_.weights_.size()));
@@ -135,6 +136,7 @@ class ModelBuilder {
       entry.dtype = model_.calls_[call].dtype;
       entry.output_shape = i < shapes.size() ? shapes[i] : failed_shape();
       entry.has_mask = model_.calls_[call].has_mask && shares_mask(layer, i);
+      entry.rows = model_.calls_[call].rows;
       add_entry(std::move(entry), config.name);
     }
   }
@@ -176,6 +178,7 @@ class ModelBuilder {
           masked.push_back(model_.calls_[input].has_mask);
         }
         call.has_mask = propagates_mask(*layer, shapes, masked, diagnostics_);
+        count_rows(*layer, call);
       }
       if (is_too_large(call.output_shape)) {
         diagnostics_
@@ -193,6 +196,22 @@ class ModelBuilder {
       }
     } catch (const ConfigError& error) {
       diagnostics_.append(error.diagnostics());
+    }
+  }
+
+  void count_rows(const Layer& layer, Model::Call& call) {
+    std::vector<int64_t> rows;
+    for (const int input : call.inputs) {
+      rows.push_back(model_.calls_[input].rows);
+    }
+    call.rows = layer.rows_per_sample(rows);
+    if (call.rows == 0) {
+      diagnostics_
+          .error("E121", layer.loc,
+                 fmt::format("layer `{}` ({}) gets inputs with {} rows for each sample", layer.name,
+                             layer.class_name, fmt::join(rows, ", ")))
+          .help("what MergeSteps merged goes through SplitSteps before it meets what was not");
+      call.output_shape = failed_shape();
     }
   }
 
@@ -265,6 +284,19 @@ class ModelBuilder {
       }
       model_.outputs_.push_back(index);
       model_.output_names_.push_back(name);
+    }
+  }
+
+  void check_rows_of_outputs() {
+    for (const int output : model_.outputs_) {
+      const Model::Call& call = model_.calls_[output];
+      if (call.rows > 1 && !is_failed(call.output_shape)) {
+        diagnostics_
+            .error("E121", model_.layers_[call.layer]->loc,
+                   fmt::format("output `{}` is {} with {} rows for each sample", call.name,
+                               shape_string(call.output_shape), call.rows))
+            .help("add SplitSteps behind it");
+      }
     }
   }
 
@@ -347,6 +379,21 @@ int64_t Model::num_params(bool trainable_only) const {
   return count;
 }
 
+// A layer keeps sizes of its inputs, which may be others in each call.
+void Model::prepare(Layer& layer, const Call& call) const {
+  layer.use = call.use;
+  const auto is_of_layer = [&](const Call& other) { return other.layer == call.layer; };
+  if (std::count_if(calls_.begin(), calls_.end(), is_of_layer) < 2) {
+    return;
+  }
+  std::vector<Shape> shapes;
+  for (const int input : call.inputs) {
+    shapes.push_back(calls_[static_cast<size_t>(input)].output_shape);
+  }
+  Diagnostics reported;  // when the model was made
+  layer.build(shapes, reported);
+}
+
 std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inputs,
                                   std::span<const ValueId> parameters, bool training, ValueId step,
                                   int64_t seed,
@@ -401,7 +448,7 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     context.pin = [&](std::string_view key, ValueId value) {
       return pinned ? pinned(fmt::format("{}/{}", layer.name, key), value) : value;
     };
-    layer.use = call.use;
+    prepare(layer, call);
     std::vector<ValueId> arguments, input_masks;
     for (const int input : call.inputs) {
       input_masks.push_back(result_masks[input]);

@@ -15,6 +15,8 @@
 
 namespace meshtrain {
 
+struct TensorProgram;  // tensor_program.h
+
 // How a weight gets its first values: a pure function of (seed, path, global shape), never of the
 // mesh. Normal draws go through a fixed inverse CDF, so they are the same on every machine.
 using Initializer = std::function<HostTensor(const Shape& shape, DType dtype, uint64_t seed,
@@ -109,6 +111,11 @@ class Layer {
   virtual bool makes_mask() const { return false; }
   virtual ValueId make_mask(CallContext&, std::span<const ValueId>) const { return kNone; }
   virtual size_t masked_input() const { return 0; }
+  // Rows of the output's batch for each sample, given those of the inputs; 0 where the inputs do
+  // not go together. Above 1 between MergeSteps and SplitSteps alone.
+  virtual int64_t rows_per_sample(std::span<const int64_t> inputs) const;
+  // The operations of Keras that exports write for a built layer; null for a layer of Keras.
+  virtual const TensorProgram* program() const { return nullptr; }
   // What `call` pins.
   virtual std::vector<ExpertPin> expert_pins() const { return {}; }
   // The arguments as configured; null for a layer that keeps none.
@@ -158,6 +165,7 @@ class Model {
     Shape output_shape;     // with kUnknownDim for the batch
     bool is_input = false;  // an Input: fed by the data
     bool has_mask = false;  // of steps (masks.h)
+    int64_t rows = 1;       // Layer::rows_per_sample()
     DType dtype = DType::kFloat32;
   };
   const std::string& name() const { return name_; }
@@ -191,6 +199,7 @@ class Model {
                              bool generating = false) const;
 
  private:
+  void prepare(Layer& layer, const Call& call) const;
   std::string name_;
   DTypePolicy policy_;
   std::vector<std::unique_ptr<Layer>> layers_;

@@ -147,9 +147,10 @@ ValueId isclose(Context& c) {
 ValueId logaddexp2(Context& c) {
   Builder& b = c.b;
   const std::vector<ValueId> x = c.broadcast_floats();
-  const ValueId distance = b.mul(b.unary("abs", b.sub(x[0], x[1])), -std::numbers::ln2);
+  const ValueId most = b.maximum(x[0], x[1]);  // as in logaddexp
+  const ValueId distance = b.mul(b.sub(b.minimum(x[0], x[1]), most), std::numbers::ln2);
   const ValueId more = b.mul(b.unary("log1p", b.exp(distance)), std::numbers::log2e);
-  return b.add(b.maximum(x[0], x[1]), more);
+  return b.add(most, more);
 }
 
 // 0 where the divisor is 0.

@@ -1,5 +1,6 @@
 // Operations element by element. Source: Keras 3.15 ops/numpy.py, ops/nn.py; derivatives are those
 // of JAX.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,17 +38,31 @@ std::vector<ValueId> both(Context& c) {
   return values;
 }
 
-std::vector<ValueId> both_numbers(Context& c) {
-  std::vector<ValueId> values = both(c);
+std::vector<ValueId> as_numbers(Context& c, std::vector<ValueId> values) {
   for (ValueId& value : values) {
     value = c.b.dtype(value) == DType::kBool ? c.b.cast(value, DType::kInt32) : value;
   }
   return values;
 }
 
+std::vector<ValueId> both_numbers(Context& c) {
+  return as_numbers(c, both(c));
+}
+
 template <const char* op>
 ValueId binary_op(Context& c) {
   const std::vector<ValueId> x = both_numbers(c);
+  return c.b.binary(op, x[0], x[1]);
+}
+
+// Sums and products: of two bools "or" and "and", which are bools.
+template <const char* op, const char* of_bools>
+ValueId ring_op(Context& c) {
+  std::vector<ValueId> x = both(c);
+  if (c.b.dtype(x[0]) == DType::kBool && c.b.dtype(x[1]) == DType::kBool) {
+    return c.b.binary(of_bools, x[0], x[1]);
+  }
+  x = as_numbers(c, std::move(x));
   return c.b.binary(op, x[0], x[1]);
 }
 
@@ -273,11 +288,15 @@ ValueId stop_gradient(Context& c) {
   return c.b.stop_gradient(c.tensor(0));
 }
 
-template <bool is_cosh>
-ValueId hyperbolic(Context& c) {
+ValueId cosh_of(Context& c) {
   const ValueId x = c.floating(0);
-  const ValueId up = c.b.exp(x), down = c.b.exp(c.b.neg(x));
-  return c.b.mul(is_cosh ? c.b.add(up, down) : c.b.sub(up, down), 0.5);
+  return c.b.mul(c.b.add(c.b.exp(x), c.b.exp(c.b.neg(x))), 0.5);
+}
+
+// With expm1, whose digits near 0 a difference of exponentials would lose.
+ValueId sinh_of(Context& c) {
+  const ValueId x = c.floating(0);
+  return c.b.mul(c.b.sub(c.b.unary("expm1", x), c.b.unary("expm1", c.b.neg(x))), 0.5);
 }
 
 ValueId is_nan(Context& c) {
@@ -291,18 +310,26 @@ ValueId is_inf(Context& c) {
                     c.b.binary("eq", x, x));
 }
 
-// The larger plus log1p of what the smaller adds.
+// The larger plus log1p of what the smaller adds. Of equal ones each has half of the derivative.
 ValueId logaddexp(Context& c) {
   const std::vector<ValueId> x = c.broadcast_floats();
-  const ValueId distance = c.b.unary("abs", c.b.sub(x[0], x[1]));
-  return c.b.add(c.b.maximum(x[0], x[1]), c.b.unary("log1p", c.b.exp(c.b.neg(distance))));
+  const ValueId most = c.b.maximum(x[0], x[1]);
+  const ValueId distance = c.b.sub(c.b.minimum(x[0], x[1]), most);
+  return c.b.add(most, c.b.unary("log1p", c.b.exp(distance)));
 }
+
+// Types of files, for which there are no kernels.
+constexpr DType kOnlyStored[] = {DType::kInt8, DType::kInt16, DType::kUInt16, DType::kUInt32,
+                                 DType::kUInt64};
 
 ValueId cast(Context& c) {
   const std::string name = c.text("dtype");
   const auto dtype = parse_dtype(name);
   if (!dtype) {
     operation_error(fmt::format("`{}` is no dtype", name), "such as \"float32\" or \"int32\"");
+  }
+  if (std::find(std::begin(kOnlyStored), std::end(kOnlyStored), *dtype) != std::end(kOnlyStored)) {
+    operation_error(fmt::format("nothing is computed in {}", name), "\"int32\" is as good");
   }
   return c.b.cast(c.tensor(0, *dtype), *dtype);
 }
@@ -367,8 +394,8 @@ std::vector<Operation> elementwise_operations() {
       {"arctanh", "Arctanh", "numpy", "x", "", arctanh},
       {"deg2rad", "Deg2rad", "numpy", "x", "", angle<true>},
       {"rad2deg", "Rad2deg", "numpy", "x", "", angle<false>},
-      {"sinh", "Sinh", "numpy", "x", "", hyperbolic<false>},
-      {"cosh", "Cosh", "numpy", "x", "", hyperbolic<true>},
+      {"sinh", "Sinh", "numpy", "x", "", sinh_of},
+      {"cosh", "Cosh", "numpy", "x", "", cosh_of},
       {"erf", "Erf", "math", "x", "", float_op<k_erf>},
       {"floor", "Floor", "numpy", "x", "", floor_or_ceil<false>},
       {"ceil", "Ceil", "numpy", "x", "", floor_or_ceil<true>},
@@ -385,9 +412,9 @@ std::vector<Operation> elementwise_operations() {
       {"logical_not", "LogicalNot", "numpy", "x", "", logical_not},
       {"cast", "Cast", "core", "x", "dtype", cast},
       {"clip", "Clip", "numpy", "x", "x_min, x_max", clip},
-      {"add", "Add", "numpy", "x1, x2", "", binary_op<k_add>},
+      {"add", "Add", "numpy", "x1, x2", "", ring_op<k_add, k_logical_or>},
       {"subtract", "Subtract", "numpy", "x1, x2", "", binary_op<k_sub>},
-      {"multiply", "Multiply", "numpy", "x1, x2", "", binary_op<k_mul>},
+      {"multiply", "Multiply", "numpy", "x1, x2", "", ring_op<k_mul, k_logical_and>},
       {"true_divide", "TrueDivide", "numpy", "x1, x2", "", divide},
       {"divide", "Divide", "numpy", "x1, x2", "", divide},
       {"power", "Power", "numpy", "x1, x2", "", power},

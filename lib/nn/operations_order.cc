@@ -89,7 +89,7 @@ ValueId at_part(Context& c, const Ascending& sorted, double q, const std::string
   } else if (method == "higher") {
     out = at(high);
   } else if (method == "nearest") {
-    out = at(static_cast<int64_t>(std::nearbyint(place)));
+    out = at(part > 0.5 ? high : low);  // of two as near the lower one, as on JAX
   } else if (method == "midpoint") {
     out = b.mul(b.add(at(low), at(high)), 0.5);
   } else if (method == "linear") {

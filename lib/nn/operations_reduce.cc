@@ -64,7 +64,8 @@ ValueId deviation_over(Context& c) {
 
 ValueId logsumexp(Context& c) {
   const Reduced r = reduced_float(c);
-  const ValueId top = c.b.reduce_max(r.x, r.axes, true);
+  const ValueId most = c.b.reduce_max(r.x, r.axes, true);
+  const ValueId top = c.b.select(c.b.unary("is_finite", most), most, constant_like(c.b, most, 0));
   const ValueId sum = c.b.reduce_sum(c.b.exp(c.b.sub(r.x, top)), r.axes, true);
   const ValueId out = c.b.add(c.b.log(sum), top);
   return r.keepdims ? out : c.b.reduce_sum(out, r.axes);  // of one element each

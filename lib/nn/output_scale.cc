@@ -18,17 +18,27 @@ bool has_part(std::string_view text, std::string_view part) {
 
 // The key of the function that a layer ends with: "softmax"; "linear" for none, nothing for a layer
 // that is no linear map with an activation.
-std::optional<std::string> final_activation(const Layer& layer) {
-  const std::string_view name = layer.class_name;
+std::optional<std::string> final_activation(std::string_view name, const ConfigObject* config) {
   if (name == "Softmax") {
     return "softmax";
   }
-  const bool is_linear = name == "Dense" || name == "EinsumDense" || has_part(name, "Conv");
-  if ((!is_linear && name != "Activation") || layer.config() == nullptr) {
+  if (config == nullptr) {
     return std::nullopt;
   }
-  const std::string key = named_value(value_or_null(*layer.config(), "activation")).key;
+  if (name == "TimeDistributed") {
+    const ConfigObject& each = config->arg("layer").object();
+    return final_activation(each.class_name, &each);
+  }
+  const bool is_linear =
+      name == "Dense" || name == "EinsumDense" || name == "MaskedLMHead" || has_part(name, "Conv");
+  if (!is_linear && name != "Activation") {
+    return std::nullopt;
+  }
+  const std::string key = named_value(value_or_null(*config, "activation")).key;
   return key.empty() ? "linear" : key;
+}
+std::optional<std::string> final_activation(const Layer& layer) {
+  return final_activation(layer.class_name, layer.config());
 }
 
 OutputScale scale_of_activation(std::string_view key) {
@@ -60,6 +70,9 @@ OutputOrigin origin_of(const Model& model, const Model::Call& call,
   }
   const Layer& layer = *model.layers()[call.layer];
   const OutputOrigin first = before[static_cast<size_t>(call.inputs[0])];
+  if (layer.class_name == "ReversibleEmbedding" && call.use.call_flag("reverse")) {
+    return {OutputScale::kLogits, &layer};
+  }
   const std::optional<std::string> activation = final_activation(layer);
   if (activation && (layer.class_name != "Activation" || *activation != "linear")) {
     const OutputScale scale = scale_of_activation(*activation);
@@ -110,7 +123,7 @@ Expectation expectation_of_metric(const ConfigObject& metric, const CheckedOutpu
     return expectation_of_loss(fitting);
   }
   Expectation out{Expects::kProbabilities, fitting.class_name, {}};
-  if (key == "auc") {
+  if (key == "auc" || key == "perplexity" || key == "bitsperbyte") {
     out.cure = "from_logits: true";
     out.kind = boolean_or(metric, "from_logits", false) ? Expects::kLogits : out.kind;
   } else if (is_one_of(key, kCounts)) {
@@ -129,7 +142,8 @@ Expectation expectation_of_metric(const ConfigObject& metric, const CheckedOutpu
 std::string fitting_activation(const Expectation& expected, const CheckedOutput& output) {
   const std::string key = name_key(expected.class_name);
   const bool is_single = output.y_pred.empty() || output.y_pred.back() == 1;
-  const bool is_categorical = has_part(key, "categorical") || key == "kldivergence";
+  const bool is_categorical = has_part(key, "categorical") || key == "kldivergence" ||
+                              key == "perplexity" || key == "bitsperbyte";
   const bool is_region = key == "dice" || key == "tversky";
   return expected.kind == Expects::kRates              ? "exponential"
          : is_categorical || (is_region && !is_single) ? "softmax"
@@ -197,8 +211,11 @@ std::vector<OutputOrigin> output_origins(const Model& model) {
   return out;
 }
 
-bool takes_logits(const ConfigObject& loss) {
-  return expectation_of_loss(loss).kind == Expects::kLogits;
+std::optional<bool> takes_logits(const ConfigObject& loss) {
+  const Expects kind = expectation_of_loss(loss).kind;
+  return kind == Expects::kLogits || kind == Expects::kProbabilities
+             ? std::optional(kind == Expects::kLogits)
+             : std::nullopt;
 }
 
 void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,

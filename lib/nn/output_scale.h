@@ -2,6 +2,7 @@
 // the other of the two: the mistake that trains badly without an error.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "nn/model.h"
@@ -30,8 +31,9 @@ struct CheckedOutput {
   bool is_trained_as_logits = false;  // its loss takes logits
 };
 
-// Whether the loss takes logits: `from_logits: true`, and CTC.
-bool takes_logits(const ConfigObject& loss);
+// Whether the loss takes logits: `from_logits: true`, and CTC; else probabilities, or nothing where
+// it takes any numbers.
+std::optional<bool> takes_logits(const ConfigObject& loss);
 // Adds a W123 when the loss expects probabilities and gets logits, or the reverse. `loss` is the
 // fitting_loss().
 void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "nn/arguments.h"
+#include "nn/confusion_counts.h"
 #include "nn/metric_parts.h"
 
 namespace meshtrain {
@@ -133,7 +134,7 @@ ValueId confusion_matrix(Builder& b, const OverlapOptions& options, ValueId y, V
     weight = options.whole_weights ? b.cast(b.cast(weight, DType::kInt32), dtype) : weight;
     one = b.mul(one, weight_beside(b, weight, one));
   }
-  const ValueId cells = b.scatter_add_rows(one, id, options.num_classes * options.num_classes);
+  const ValueId cells = add_exactly(b, one, id, options.num_classes * options.num_classes);
   return b.reshape(cells, {options.num_classes, options.num_classes});
 }
 

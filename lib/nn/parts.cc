@@ -41,7 +41,8 @@ bool CompositeLayer::takes_layer(const char* argument, const ConfigObject& layer
 }
 
 bool CompositeLayer::is_whole_layer(const char* argument, Diagnostics& diagnostics) const {
-  constexpr std::array<std::string_view, 4> kRefused = {"Input", "Call", "Repeat", "Lambda"};
+  constexpr std::array<std::string_view, 6> kRefused = {"Input",  "Call",       "Repeat",
+                                                        "Lambda", "MergeSteps", "SplitSteps"};
   const std::string& given = config_.arg(argument).object().class_name;
   if (std::find(kRefused.begin(), kRefused.end(), given) == kRefused.end() &&
       !is_cell_class(given)) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -419,6 +421,9 @@ std::vector<TensorType> types_with(const TensorProgram& program,
   std::vector<ValueId> values;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Shape shape = inputs[i].shape;
+    if (!shape.empty() && shape[0] == kUnknownDim) {
+      shape[0] = unknown * inputs[i].rows;
+    }
     std::replace(shape.begin(), shape.end(), kUnknownDim, unknown);
     values.push_back(builder.input(fmt::format("x{}", i), shape, inputs[i].dtype, false));
   }
@@ -530,12 +535,16 @@ TensorType infer_program(const TensorProgram& program, const std::vector<TensorT
 
 TensorNames names_of_inputs(const std::vector<std::string>& inputs) {
   TensorNames out;
+  std::map<std::string, std::set<std::string>> wholes;  // "a/w" and "b/w" are no one `w`
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string name = inputs[i].substr(inputs[i].rfind('/') + 1);  // npos + 1 is 0
+    wholes[name].insert(inputs[i]);
     if (is_name_alone(name)) {
       out.tensors.emplace(name, static_cast<int>(i));
     }
   }
+  std::erase_if(out.tensors,
+                [&](const auto& tensor) { return wholes.at(tensor.first).size() > 1; });
   for (size_t i = 0; i < inputs.size(); ++i) {
     out.tensors.emplace(fmt::format("x{}", i + 1), static_cast<int>(i));
   }

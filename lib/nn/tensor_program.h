@@ -38,6 +38,7 @@ struct TensorType {
   Shape shape;
   DType dtype = DType::kFloat32;
   bool has_batch = true;  // dimension 0 is the batch
+  int64_t rows = 1;       // of an input: Model::Call::rows
 };
 
 // Throws ExprError with its place: unknown names and functions, wrong arguments, a result that is

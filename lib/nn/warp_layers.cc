@@ -14,27 +14,32 @@
 namespace meshtrain {
 namespace {
 
+// The op that takes pixels from `places`, as a layer with the arguments `config` fills in what is
+// outside.
+MovingLayer::Move sampled_at(Builder& b, const ConfigObject& config, ValueId places) {
+  return [&b, &config, places](ValueId x, bool nearest) {
+    return b.apply("affine_warp", {x, places},
+                   {{"interpolation", nearest ? "nearest" : config.string("interpolation")},
+                    {"fill", string_or(config, "fill_mode", "constant")},
+                    {"fill_value", config.number("fill_value")}});
+  };
+}
+
 // A layer that samples images at affine coordinates, drawn per image.
-class WarpLayer : public AugmentationLayer {
+class WarpLayer : public MovingLayer {
  public:
-  using AugmentationLayer::AugmentationLayer;
+  using MovingLayer::MovingLayer;
+
+  Move draw_move(CallContext& context, ValueId images) const override {
+    Builder& b = context.builder;
+    const Shape shape = b.shape(images);
+    return sampled_at(b, config_, b.concat(coefficients(context, shape), 1));
+  }
 
  protected:
   // Coefficients of affine_warp, each float64 (N, 1): column = a[0] j + a[1] i + a[2], row = a[3] j
   // + a[4] i + a[5]; of eight, both divided by a[6] j + a[7] i + 1.
   virtual std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const = 0;
-  virtual std::string fill_mode() const { return config_.string("fill_mode"); }
-
-  ValueId changed(CallContext& context, ValueId x) const override {
-    Builder& b = context.builder;
-    const Shape shape = b.shape(x);
-    const ValueId transform = b.concat(coefficients(context, shape), 1);
-    return b.apply("affine_warp", {x, transform},
-                   {{"interpolation", config_.string("interpolation")},
-                    {"fill", fill_mode()},
-                    {"fill_value", config_.number("fill_value")}});
-  }
-
   // float64 (N, 1).
   ValueId draw_column(CallContext& context, const Shape& shape, DrawRange range) const {
     CallContext in_double = context;
@@ -161,11 +166,11 @@ class RandomPerspective : public WarpLayer {
   void check_arguments(Diagnostics& diagnostics) const override {
     check_interval("factor", 0, 1, true, diagnostics);
   }
-  std::string fill_mode() const override { return "constant"; }
 
-  ValueId changed(CallContext& context, ValueId x) const override {
-    const ValueId applies = draw_chance(context, x, interval("factor", 0));
-    return context.builder.select(applies, WarpLayer::changed(context, x), x);
+  Move draw_move(CallContext& context, ValueId images) const override {
+    const ValueId applies = draw_chance(context, images, interval("factor", 0));
+    return [&b = context.builder, applies, warp = WarpLayer::draw_move(context, images)](
+               ValueId x, bool nearest) { return b.select(applies, warp(x, nearest), x); };
   }
 
   // The homography that takes the moved corners (right, 0), (0, bottom) and (far right, far
@@ -192,34 +197,34 @@ class RandomPerspective : public WarpLayer {
 
 // Each pixel from a place near its own. The shifts are normal numbers, smoothed by a Gaussian whose
 // width is drawn for the batch; the kernel has room for the widest one.
-class RandomElasticTransform : public PixelLayer {
+class RandomElasticTransform : public MovingLayer {
  public:
-  using PixelLayer::PixelLayer;
+  using MovingLayer::MovingLayer;
 
- protected:
-  void check_arguments(Diagnostics& diagnostics) const override {
-    check_interval("factor", 0, 1, true, diagnostics);
-    check_interval("scale", 0, 1, true, diagnostics);
-  }
-
-  ValueId changed(CallContext& context, ValueId x) const override {
+  Move draw_move(CallContext& context, ValueId images) const override {
     Builder& b = context.builder;
     const DrawRange scale = drawn_range("scale");
     if (scale.high == 0 || drawn_range("factor").high == 0) {
-      return x;  // without clipping, as in Keras
+      return [](ValueId x, bool) { return x; };  // without clipping, as in Keras
     }
-    const Shape shape = b.shape(x);
+    const Shape shape = b.shape(images);
     CallContext wide = context;
     wide.compute_dtype = DType::kFloat64;
     const ValueId strength =
         random_uniform(wide, {1, 1, 1, 1}, seed(context), scale.low, scale.high);
     const ValueId columns = place(wide, shape, 2, strength), rows = place(wide, shape, 1, strength);
-    const ValueId bent = b.apply("affine_warp", {x, b.concat({columns, rows}, 3)},
-                                 {{"interpolation", config_.string("interpolation")},
-                                  {"fill", config_.string("fill_mode")},
-                                  {"fill_value", config_.number("fill_value")}});
-    const ValueId is_bent = draw_chance(context, x, drawn_range("factor"));
-    return clamp_to(b, b.select(is_bent, bent, x), value_range());
+    const Move bend = sampled_at(b, config_, b.concat({columns, rows}, 3));
+    const ValueId is_bent = draw_chance(context, images, drawn_range("factor"));
+    return [=, this, &b](ValueId x, bool nearest) {
+      const ValueId bent = b.select(is_bent, bend(x, nearest), x);
+      return nearest ? bent : clamp_to(b, bent, value_range());
+    };
+  }
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", 0, 1, true, diagnostics);
+    check_interval("scale", 0, 1, true, diagnostics);
   }
 
  private:

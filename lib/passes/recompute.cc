@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "ir/op.h"
 #include "passes/bucket.h"
@@ -19,8 +20,10 @@ class Recomputer {
   Recomputer(Graph& graph, const DeviceMesh& mesh)
       : graph_(graph), mesh_(mesh), parts_(graph.values.size()) {
     find_readers();
-    for (const Node& node : graph.nodes)
+    for (const Node& node : graph.nodes) {
       find_expression(node);
+      paths_.insert(node.path);
+    }
     choose();
   }
 
@@ -53,7 +56,7 @@ class Recomputer {
     bool is_kept = false;   // for it, whatever is computed again
     ValueId array = kNone;  // that it is computed of; kNone: not of one alone
     ValueList inputs = {};  // of the node that does so
-    int nodes = 0, copies = 0;
+    int nodes = 0;
     bool is_again = false;
   };
 
@@ -91,7 +94,7 @@ class Recomputer {
     ValueId array = kNone;
     int nodes = 1;
     for (const ValueId input : node.inputs) {
-      if (kFewElements * num_elements(value(input).shape) <= num_elements(result.shape))
+      if (num_elements(value(input).shape) <= num_elements(result.shape) / kFewElements)
         continue;
       const ValueId from = of(input).array == kNone ? input : of(input).array;
       if ((array != kNone && array != from) || value(from).shape != result.shape ||
@@ -125,6 +128,13 @@ class Recomputer {
   // Readers with one number share their copies.
   int reader(NodeId n) const { return groups_[n] == kNone ? -1 - n : groups_[n]; }
 
+  std::string free_path(const std::string& wanted) {
+    std::string path = wanted;
+    for (int i = 1; !paths_.insert(path).second; ++i)
+      path = fmt::format("{}_{}", wanted, i);
+    return path;
+  }
+
   ValueId copy_of(Rewriter& rewriter, ValueId v, int reader) {
     ValueId& copy = copies_.try_emplace({v, reader}, kNone).first->second;
     if (copy != kNone)
@@ -137,9 +147,8 @@ class Recomputer {
     const ValueId original = rewriter.mapped(v);
     Node node = rewriter.to().producer(original);
     node.inputs = std::move(inputs);
-    node.path += of(v).copies == 0 ? "/again" : fmt::format("/again_{}", of(v).copies);
+    node.path = free_path(node.path + "/again");  // which remat may have given to a copy
     node.phase = Phase::kBackward;
-    ++of(v).copies;
     const Value like = rewriter.to().values[original];
     copy = rewriter.append(std::move(node), {like.shape, like.dtype});
     Value& result = rewriter.to().values[copy];
@@ -153,6 +162,7 @@ class Recomputer {
   std::vector<Part> parts_;  // by value
   std::vector<int> groups_;
   std::map<std::pair<ValueId, int>, ValueId> copies_;
+  std::unordered_set<std::string> paths_;
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 #include "record/continuations.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/diagnostic.h"
 #include "base/json.h"
-#include "base/printable.h"
 #include "base/utf8.h"
 #include "config/source_classes.h"
+#include "data/csv_columns.h"
 
 namespace meshtrain {
 namespace {
@@ -45,7 +46,7 @@ int64_t most_ids(const ContinueOptions& options, size_t prompt) {
 }  // namespace
 
 std::string prompt_name(std::string_view prompt) {
-  return fmt::format("the prompt `{}{}`", printable(prompt), prompt.size() > 40 ? "..." : "");
+  return fmt::format("the prompt `{}`", shown_text(prompt));
 }
 
 TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids,
@@ -129,7 +130,7 @@ std::string continuations_text(const std::vector<Continuation>& all, const TextP
 
 LiveText::LiveText(TextCodec& codec, const std::vector<std::string>& stops,
                    std::function<void(std::string_view)> write)
-    : codec_(codec), write_(std::move(write)) {
+    : codec_(codec), stops_(stops), write_(std::move(write)) {
   for (const std::string& stop : stops)
     held_ = std::max(held_, stop.size() - 1);
 }
@@ -137,7 +138,10 @@ LiveText::LiveText(TextCodec& codec, const std::vector<std::string>& stops,
 void LiveText::add(int32_t id) {
   ids_.push_back(id);
   const std::string text = codec_.decode(ids_);
-  show(text, std::min(end_of_characters(text), text.size() - std::min(held_, text.size())));
+  size_t end = std::min(end_of_characters(text), text.size() - std::min(held_, text.size()));
+  for (const std::string& stop : stops_)
+    end = std::min(end, text.find(stop));
+  show(text, end);
 }
 
 void LiveText::show(const std::string& text, size_t end) {
@@ -184,17 +188,24 @@ int64_t ContinuedTexts::longest() const {
 
 std::vector<Continuation> ContinuedTexts::run(Generation& generation, LiveText* live) {
   const auto at_once = static_cast<size_t>(rows_at_once());
+  // Rows take as many steps as the longest of those at once: equal lengths stand together, behind
+  // the one that is shown.
+  std::vector<size_t> order(rows_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin() + (live != nullptr ? 1 : 0), order.end(), [&](size_t a, size_t b) {
+    return rows_[a].prompt.size() < rows_[b].prompt.size();
+  });
   for (size_t first = 0; first < rows_.size(); first += is_search_ ? 1 : at_once) {
     request_.on_id = nullptr;
     if (live != nullptr && first == 0)
       request_.on_id = [live](int32_t id) { live->add(id); };
     std::vector<GenerationRow> group;
     for (size_t i = 0; i < at_once; ++i)  // the last group repeats its last row
-      group.push_back(rows_[is_search_ ? first : std::min(first + i, rows_.size() - 1)]);
+      group.push_back(rows_[order[is_search_ ? first : std::min(first + i, rows_.size() - 1)]]);
     const std::vector<Generated> made = generation.run(group, request_);
     const size_t count = is_search_ ? 1 : std::min(at_once, rows_.size() - first);
     for (size_t i = 0; i < count; ++i) {
-      Continuation& one = all_[first + i];
+      Continuation& one = all_[order[first + i]];
       one.text = text_before_stop(codec_, made[i].ids, options_.stops);
       one.num_ids = made[i].ids.size();
       one.has_stopped = made[i].has_stopped;

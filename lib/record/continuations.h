@@ -59,6 +59,7 @@ class LiveText {
   void show(const std::string& text, size_t end);
 
   TextCodec& codec_;
+  std::vector<std::string> stops_;
   std::function<void(std::string_view)> write_;
   std::vector<int32_t> ids_;
   size_t held_ = 0, shown_ = 0;  // bytes

@@ -31,11 +31,11 @@ double placed(double value, double place_of_nan) {
   return std::isnan(value) ? place_of_nan : value;
 }
 
-// The class of each target; -1 for none.
-std::vector<int64_t> target_classes(const HostTensor& target, int64_t num_classes) {
-  const int64_t width = row_length(target);
+// The class of each of `rows` targets; -1 for none.
+std::vector<int64_t> target_classes(const HostTensor& target, int64_t rows, int64_t num_classes) {
+  const int64_t width = rows == 0 ? 0 : target.size() / rows;
   std::vector<int64_t> out;
-  for (int64_t row = 0; row < target.shape()[0]; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     int64_t found = 0;
     if (width == 1) {
       const double value = target.at(row);
@@ -54,7 +54,7 @@ std::vector<int64_t> target_classes(const HostTensor& target, int64_t num_classe
 double score_of(const HostTensor& prediction, const ClassOutput& classes, int64_t row, int64_t id) {
   if (classes.kind == ClassOutput::Kind::kYesNo)
     return id == 1 ? prediction.at(row) : -prediction.at(row);
-  const int64_t width = row_length(prediction);
+  const int64_t width = prediction.shape().back();
   if (!classes.is_logits)
     return prediction.at(row * width + id);
   double most = prediction.at(row * width), sum = 0;  // logits of different rows are not alike
@@ -111,52 +111,136 @@ std::string file_of(const std::vector<std::string>& files, int64_t sample) {
   return files.empty() ? "" : files[static_cast<size_t>(sample)];
 }
 
-void add_classes(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
-                 const ClassOutput& classes, const std::vector<std::string>& files) {
-  const int64_t count = classes.kind == ClassOutput::Kind::kYesNo ? 2 : prediction.shape().back();
-  const std::vector<int64_t> wanted = target_classes(target, count);
-  out.confusion.assign(static_cast<size_t>(count),
-                       std::vector<int64_t>(static_cast<size_t>(count)));
-  int64_t hits = 0;
+// What the confusion matrix says of class `id`.
+ClassDetails details_of_class(const std::vector<std::vector<int64_t>>& confusion, size_t id) {
+  ClassDetails details;
+  double predicted = 0;
+  for (const std::vector<int64_t>& row : confusion)
+    predicted += static_cast<double>(row[id]);
+  details.support = std::accumulate(confusion[id].begin(), confusion[id].end(), int64_t{0});
+  const auto found = static_cast<double>(confusion[id][id]);
+  const auto support = static_cast<double>(details.support);
+  details.precision = share_of(found, predicted);
+  details.recall = share_of(found, support);
+  details.f1 = share_of(2 * found, predicted + support);
+  details.iou = share_of(found, predicted + support - found);
+  details.auc = kNan;
+  return details;
+}
+
+std::string name_of_class(const ClassOutput& classes, int64_t id) {
+  return classes.names.empty() ? fmt::format("{}", id) : classes.names[static_cast<size_t>(id)];
+}
+
+// The samples with the most wrong predictions, of `wrong`, out of `each` a sample.
+void add_wrong_shares(OutputDetails& out, const std::vector<int64_t>& wrong, int64_t each,
+                      const std::vector<std::string>& files) {
+  for (int64_t sample = 0; sample < out.samples; ++sample) {
+    const auto count = static_cast<double>(wrong[static_cast<size_t>(sample)]);
+    if (count > 0) {
+      out.worst.push_back({.sample = sample,
+                           .file = file_of(files, sample),
+                           .measure = count / static_cast<double>(each)});
+    }
+  }
+  keep_worst(out.worst);
+}
+
+// The areas and curves of single predictions of a sample, and the samples that are most wrong.
+void add_single_predictions(OutputDetails& out, const HostTensor& prediction,
+                            const ClassOutput& classes, const std::vector<int64_t>& wanted,
+                            const std::vector<std::string>& files) {
   for (int64_t row = 0; row < out.samples; ++row) {
     const int64_t id = wanted[static_cast<size_t>(row)];
-    if (id < 0) {
-      ++out.without_class;
-      continue;
-    }
     const PredictedClass given = predicted_class(classes, prediction, row);
-    ++out.confusion[static_cast<size_t>(id)][static_cast<size_t>(given.id)];
-    hits += given.id == id ? 1 : 0;
-    if (given.id != id) {
+    if (id >= 0 && given.id != id) {
       out.worst.push_back({row, file_of(files, row), static_cast<double>(id),
                            static_cast<double>(given.id), given.probability});
     }
   }
   keep_worst(out.worst);
-  out.accuracy =
-      share_of(static_cast<double>(hits), static_cast<double>(out.samples - out.without_class));
-  for (int64_t id = 0; id < count; ++id) {
-    const auto at = static_cast<size_t>(id);
-    ClassDetails details;
-    details.name = classes.names.empty() ? fmt::format("{}", id) : classes.names[at];
-    double predicted = 0;
-    for (const std::vector<int64_t>& row : out.confusion)
-      predicted += static_cast<double>(row[at]);
-    details.support =
-        std::accumulate(out.confusion[at].begin(), out.confusion[at].end(), int64_t{0});
-    const auto found = static_cast<double>(out.confusion[at][at]);
-    details.precision = share_of(found, predicted);
-    details.recall = share_of(found, static_cast<double>(details.support));
-    details.f1 = share_of(2 * found, predicted + static_cast<double>(details.support));
+  for (int64_t id = 0; id < std::ssize(out.classes); ++id) {
     std::vector<std::pair<double, bool>> scores;
     for (int64_t row = 0; row < out.samples; ++row) {
       const int64_t own = wanted[static_cast<size_t>(row)];
       if (own >= 0)
         scores.emplace_back(placed(score_of(prediction, classes, row, id), -HUGE_VAL), own == id);
     }
+    add_roc(out.classes[static_cast<size_t>(id)], std::move(scores));
+  }
+}
+
+void add_classes(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
+                 const ClassOutput& classes, const std::vector<std::string>& files) {
+  const int64_t rows = out.samples * classes.per_sample;
+  const int64_t count = classes.kind == ClassOutput::Kind::kYesNo ? 2 : prediction.shape().back();
+  const std::vector<int64_t> wanted = target_classes(target, rows, count);
+  out.confusion.assign(static_cast<size_t>(count),
+                       std::vector<int64_t>(static_cast<size_t>(count)));
+  std::vector<int64_t> wrong(static_cast<size_t>(out.samples));
+  int64_t hits = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t id = wanted[static_cast<size_t>(row)];
+    if (id < 0) {
+      ++out.without_class;
+      continue;
+    }
+    const int64_t given = predicted_class(classes, prediction, row).id;
+    ++out.confusion[static_cast<size_t>(id)][static_cast<size_t>(given)];
+    hits += given == id ? 1 : 0;
+    wrong[static_cast<size_t>(row / classes.per_sample)] += given == id ? 0 : 1;
+  }
+  out.accuracy = share_of(static_cast<double>(hits), static_cast<double>(rows - out.without_class));
+  double unions = 0;
+  out.mean_iou = 0;
+  for (int64_t id = 0; id < count; ++id) {
+    ClassDetails details = details_of_class(out.confusion, static_cast<size_t>(id));
+    details.name = name_of_class(classes, id);
+    if (!std::isnan(details.iou)) {
+      out.mean_iou += details.iou;
+      unions += 1;
+    }
+    out.classes.push_back(std::move(details));
+  }
+  out.mean_iou = share_of(out.mean_iou, unions);
+  if (classes.per_sample == 1) {
+    add_single_predictions(out, prediction, classes, wanted, files);
+  } else {
+    out.unit = prediction.shape().size() == 3 ? "steps" : "pixels";
+    add_wrong_shares(out, wrong, classes.per_sample, files);
+  }
+}
+
+// Each label by itself, as a yes or no.
+void add_labels(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
+                const ClassOutput& classes, const std::vector<std::string>& files) {
+  const int64_t width = prediction.shape().back();
+  out.unit = "labels";
+  ClassOutput one = classes;
+  one.kind = ClassOutput::Kind::kYesNo;
+  std::vector<int64_t> wrong(static_cast<size_t>(out.samples));
+  for (int64_t label = 0; label < width; ++label) {
+    std::vector<std::vector<int64_t>> confusion(2, std::vector<int64_t>(2));
+    std::vector<std::pair<double, bool>> scores;
+    for (int64_t sample = 0; sample < out.samples; ++sample) {
+      const int64_t at = sample * width + label;
+      const bool is_wanted = target.at(at) > 0.5;
+      const int64_t given = predicted_class(one, prediction, at).id;
+      ++confusion[is_wanted ? 1 : 0][static_cast<size_t>(given)];
+      wrong[static_cast<size_t>(sample)] += given == (is_wanted ? 1 : 0) ? 0 : 1;
+      scores.emplace_back(placed(prediction.at(at), -HUGE_VAL), is_wanted);
+    }
+    ClassDetails details = details_of_class(confusion, 1);
+    details.name = name_of_class(classes, label);
     add_roc(details, std::move(scores));
     out.classes.push_back(std::move(details));
   }
+  const auto samples = static_cast<double>(out.samples);
+  const auto all = static_cast<double>(std::accumulate(wrong.begin(), wrong.end(), int64_t{0}));
+  out.accuracy = 1 - share_of(all, samples * static_cast<double>(width));
+  out.exact = share_of(static_cast<double>(std::count(wrong.begin(), wrong.end(), 0)), samples);
+  out.mean_iou = kNan;
+  add_wrong_shares(out, wrong, width, files);
 }
 
 void add_numbers(OutputDetails& out, const HostTensor& prediction, const HostTensor& target,
@@ -204,12 +288,19 @@ std::string class_name(const OutputDetails& output, double id) {
   return output.classes[static_cast<size_t>(id)].name;
 }
 
+// Whether classes have areas under curves, else intersections over unions.
+bool has_areas(const OutputDetails& output) {
+  return output.unit.empty() || output.unit == "labels";
+}
+
 std::string class_table(const OutputDetails& output) {
-  std::vector<std::vector<std::string>> rows = {
-      {"class", "support", "precision", "recall", "f1", "auc"}};
+  std::vector<std::vector<std::string>> rows = {{output.unit == "labels" ? "label" : "class",
+                                                 "support", "precision", "recall", "f1",
+                                                 has_areas(output) ? "auc" : "iou"}};
   for (const ClassDetails& one : output.classes) {
     rows.push_back({one.name, format_thousands(one.support), shown(one.precision),
-                    shown(one.recall), shown(one.f1), shown(one.auc)});
+                    shown(one.recall), shown(one.f1),
+                    shown(has_areas(output) ? one.auc : one.iou)});
   }
   return aligned_columns(rows, {1, 2, 3, 4, 5});
 }
@@ -239,7 +330,8 @@ std::string mistaken_table(const OutputDetails& output) {
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   pairs.resize(std::min(pairs.size(), kShownPairs));
-  std::vector<std::vector<std::string>> rows = {{"target", "predicted", "samples"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"target", "predicted", output.unit.empty() ? "samples" : output.unit}};
   for (const auto& [count, pair] : pairs) {
     rows.push_back({output.classes[pair.first].name, output.classes[pair.second].name,
                     format_thousands(count)});
@@ -247,7 +339,18 @@ std::string mistaken_table(const OutputDetails& output) {
   return aligned_columns(rows, {2});
 }
 
+// Samples of several predictions.
+std::string wrong_table(const OutputDetails& output) {
+  std::vector<std::vector<std::string>> rows = {{"sample", "wrong " + output.unit, ""}};
+  for (const WorstSample& one : output.worst)
+    rows.push_back(
+        {fmt::format("{}", one.sample), fmt::format("{:.1f}%", one.measure * 100), one.file});
+  return aligned_columns(rows, {0, 1});
+}
+
 std::string worst_table(const OutputDetails& output) {
+  if (!output.unit.empty())
+    return wrong_table(output);
   const bool has_classes = !output.classes.empty();
   std::vector<std::vector<std::string>> rows = {
       {"sample", "target", "predicted", has_classes ? "probability" : "residual", ""}};
@@ -261,6 +364,18 @@ std::string worst_table(const OutputDetails& output) {
          one.file});
   }
   return aligned_columns(rows, {0, 3});
+}
+
+// ", accuracy 0.9712, mean IoU 0.8513; 12 targets are no class"
+std::string summary_of_classes(const OutputDetails& output) {
+  std::string text = fmt::format(", accuracy {}", shown(output.accuracy));
+  if (output.unit == "labels")
+    text += fmt::format(" of labels; all labels are right in {} of samples", shown(output.exact));
+  else if (!output.unit.empty())
+    text += fmt::format(" of {}, mean IoU {}", output.unit, shown(output.mean_iou));
+  if (output.without_class > 0)
+    text += fmt::format("; {} targets are no class", format_thousands(output.without_class));
+  return text;
 }
 
 std::string quantile_text(const OutputDetails& output) {
@@ -286,6 +401,12 @@ OutputDetails output_details(const std::string& name, const HostTensor& predicti
   out.samples = prediction.shape().empty() ? 0 : prediction.shape()[0];
   if (out.samples == 0) {
     out.none_because = "there are no samples";
+  } else if (classes.kind != ClassOutput::Kind::kNone && prediction.shape().back() > kMostClasses) {
+    out.none_because =
+        fmt::format("it has {} classes; at most {} are compared",
+                    format_thousands(prediction.shape().back()), format_thousands(kMostClasses));
+  } else if (classes.kind == ClassOutput::Kind::kEach) {
+    add_labels(out, prediction, target, classes, files);
   } else if (classes.kind != ClassOutput::Kind::kNone) {
     add_classes(out, prediction, target, classes, files);
   } else if (prediction.size() == target.size()) {
@@ -304,12 +425,19 @@ nlohmann::ordered_json details_json(const std::vector<OutputDetails>& outputs) {
   Json list = Json::array();
   for (const OutputDetails& output : outputs) {
     Json one = {{"name", output.name}, {"samples", output.samples}};
+    if (!output.unit.empty())
+      one["unit"] = output.unit;
     if (!output.none_because.empty())
       one["none_because"] = output.none_because;
     if (!output.classes.empty()) {
       one["accuracy"] = number_or_null(output.accuracy);
-      one["without_class"] = output.without_class;
-      one["confusion"] = output.confusion;
+      if (output.unit == "labels") {
+        one["exact"] = number_or_null(output.exact);
+      } else {
+        one["mean_iou"] = number_or_null(output.mean_iou);
+        one["without_class"] = output.without_class;
+        one["confusion"] = output.confusion;
+      }
       one["classes"] = Json::array();
       for (const ClassDetails& each : output.classes) {
         one["classes"].push_back({{"name", each.name},
@@ -317,6 +445,7 @@ nlohmann::ordered_json details_json(const std::vector<OutputDetails>& outputs) {
                                   {"precision", number_or_null(each.precision)},
                                   {"recall", number_or_null(each.recall)},
                                   {"f1", number_or_null(each.f1)},
+                                  {"iou", number_or_null(each.iou)},
                                   {"auc", number_or_null(each.auc)},
                                   {"roc", each.roc}});
       }
@@ -333,7 +462,9 @@ nlohmann::ordered_json details_json(const std::vector<OutputDetails>& outputs) {
       Json entry = {{"sample", sample.sample}};
       if (!sample.file.empty())
         entry["file"] = sample.file;
-      if (output.classes.empty()) {
+      if (!output.unit.empty()) {
+        entry["wrong"] = number_or_null(sample.measure);
+      } else if (output.classes.empty()) {
         entry["target"] = number_or_null(sample.target);
         entry["prediction"] = number_or_null(sample.prediction);
       } else {
@@ -363,12 +494,11 @@ std::string details_text(const std::vector<OutputDetails>& outputs) {
                           output.mean_residual, output.mean_absolute) +
               quantile_text(output);
     } else {
-      text += fmt::format(", accuracy {}", shown(output.accuracy));
-      if (output.without_class > 0)
-        text += fmt::format("; {} targets are no class", format_thousands(output.without_class));
-      text += "\n\n" + class_table(output) + "\n" +
-              (output.classes.size() <= kShownClasses ? confusion_table(output)
-                                                      : mistaken_table(output));
+      text += summary_of_classes(output) + "\n\n" + class_table(output);
+      if (!output.confusion.empty()) {
+        text += "\n" + (output.classes.size() <= kShownClasses ? confusion_table(output)
+                                                               : mistaken_table(output));
+      }
     }
     if (!output.worst.empty())
       text += "\nthe worst samples\n" + worst_table(output);

@@ -55,8 +55,7 @@ struct NamedColumn {
 };
 
 bool says_class(const Predictions& predictions, size_t output) {
-  return output < predictions.classes.size() &&
-         predictions.classes[output].kind != ClassOutput::Kind::kNone;
+  return output < predictions.classes.size() && predictions.classes[output].is_of_samples();
 }
 
 std::vector<NamedColumn> named_columns(const Predictions& predictions) {
@@ -109,9 +108,16 @@ std::string csv_text(const Predictions& predictions, int64_t samples) {
   for (const NamedColumn& column : columns) {
     fields.push_back(csv_field(column.name));
   }
-  for (const NamedTensor& output : predictions.outputs) {
+  for (size_t o = 0; o < predictions.outputs.size(); ++o) {
+    const NamedTensor& output = predictions.outputs[o];
+    const bool has_classes = says_class(predictions, o) &&
+                             std::ssize(predictions.classes[o].names) == row_size(output.tensor);
     for (int64_t i = 0; i < row_size(output.tensor); ++i) {
-      fields.push_back(csv_field(free_name(column_name(output, i), columns)));
+      const std::string name =
+          has_classes && row_size(output.tensor) > 1
+              ? output.name + "_" + predictions.classes[o].names[static_cast<size_t>(i)]
+              : column_name(output, i);
+      fields.push_back(csv_field(free_name(name, columns)));
     }
   }
   std::string text = join(fields, ",") + "\n";
@@ -197,7 +203,8 @@ PredictionFormat prediction_format(const std::string& path, const std::string& f
                        : fmt::format("`--output {}` has no known file extension", path))
       .help(is_kind("npy")   ? "end it with .npz, .csv or .jsonl"
             : is_kind("npz") ? "write csv, jsonl or npy there, or name a file"
-                             : "end it with .npy, .npz, .csv or .jsonl, or give `--format`");
+                             : "end it with .npy, .npz, .csv or .jsonl, or give `--format`; "
+                               "FOLDER/ gets masks");
 }
 
 void check_predictions_folder(const std::string& path, const std::string& input) {
@@ -225,10 +232,9 @@ void check_predictions_folder(const std::string& path, const std::string& input)
   diagnostics.throw_if_errors();
 }
 
-PredictedClass predicted_class(const ClassOutput& output, const HostTensor& tensor,
-                               int64_t sample) {
-  const int64_t size = row_size(tensor);
-  const int64_t begin = sample * size;
+PredictedClass predicted_class(const ClassOutput& output, const HostTensor& tensor, int64_t row) {
+  const int64_t size = output.kind == ClassOutput::Kind::kYesNo ? 1 : tensor.shape().back();
+  const int64_t begin = row * size;
   if (output.kind == ClassOutput::Kind::kYesNo) {
     const double value = tensor.at(begin);
     const double one = output.is_logits ? 1 / (1 + std::exp(-value)) : value;

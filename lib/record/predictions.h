@@ -34,12 +34,13 @@ PredictionFormat prediction_format(const std::string& path, const std::string& f
 // E140 (exit 2) when it is the file that `input` names.
 void check_predictions_folder(const std::string& path, const std::string& input = "");
 
-// The class that the largest value of row `sample` says, and its probability.
+// The class that row `row` of the last dimension says by its largest value, and its probability. Of
+// a yes or no, each element is a row.
 struct PredictedClass {
   int64_t id = 0;
   double probability = 0;
 };
-PredictedClass predicted_class(const ClassOutput& output, const HostTensor& tensor, int64_t sample);
+PredictedClass predicted_class(const ClassOutput& output, const HostTensor& tensor, int64_t row);
 
 // The bytes of kNpy, kCsv or kJsonl.
 std::string predictions_text(const Predictions& predictions, PredictionFormat format);

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "base/median.h"
 #include "base/text.h"
+#include "record/run_list.h"
 
 namespace meshtrain {
 namespace {
@@ -24,16 +26,6 @@ void find_best(const RunRecord& record, RunSummary& out) {
       out.best_logs = epoch.logs;
     }
   }
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  const double upper = *middle;
-  return values.size() % 2 == 1 ? upper : (upper + *std::max_element(values.begin(), middle)) / 2;
 }
 
 }  // namespace
@@ -75,7 +67,7 @@ RunSummary summarize_run(const RunRecord& record) {
 
 std::string run_state(const RunSummary& run) {
   if (!run.exit_code) {
-    return "no end recorded";
+    return run_use(run.folder) == RunUse::kUsed ? "running" : "no end recorded";
   }
   switch (*run.exit_code) {
     case static_cast<int>(ExitCode::kOk):

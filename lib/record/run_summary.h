@@ -34,7 +34,7 @@ struct RunSummary {
 
 RunSummary summarize_run(const RunRecord& record);
 
-// "finished", "stopped", "diverged", "failed with exit code 4", "no end recorded".
+// "finished", "stopped", "diverged", "failed with exit code 4", "running", "no end recorded".
 std::string run_state(const RunSummary& run);
 std::string mesh_text(
     const std::vector<std::pair<std::string, int64_t>>& mesh);  // "data=4 model=2"

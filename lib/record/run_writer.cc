@@ -25,7 +25,9 @@ RunWriter::RunWriter(Options options, const Config& config, RunDir& run, Console
 void RunWriter::print_event(std::string_view line) {
   if (!options_.quiet) {
     options_.out(fmt::format("{}\n", line));
-  } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
+  } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0 ||
+             (line.find(R"({"event":"end")") == 0 &&
+              line.find(R"("exit_code":0)") == std::string_view::npos)) {
     result_ = line;
   }
 }
@@ -72,6 +74,9 @@ void RunWriter::end(int exit_code, const std::string& message) {
   }
   events_.end(exit_code, message);
   log_->end(exit_code, message);
+  if (exit_code != 0 && options_.prints_events && options_.quiet) {
+    print_result();
+  }
   try {
     meta_->end(exit_code, message, log_->stopped());
     write_report(run_.path());
@@ -80,10 +85,15 @@ void RunWriter::end(int exit_code, const std::string& message) {
   }
 }
 
-void RunWriter::close() {
+void RunWriter::print_result() {
   if (!result_.empty()) {
     options_.out(result_line(result_, summarize_run(read_run_record(run_.path()))) + "\n");
   }
+  result_.clear();
+}
+
+void RunWriter::close() {
+  print_result();
   run_.metrics().close();
 }
 

@@ -42,6 +42,7 @@ class RunWriter {
 
  private:
   void print_event(std::string_view line);
+  void print_result();
 
   Options options_;
   RunDir& run_;

@@ -17,6 +17,18 @@
 
 namespace meshtrain {
 
+namespace {
+
+// h5py's bool: an enumeration of a byte, with FALSE and TRUE.
+bool is_h5_bool(hid_t type) {
+  int8_t no = -1, yes = -1;
+  return H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2 &&
+         H5Tenum_valueof(type, "FALSE", &no) >= 0 && H5Tenum_valueof(type, "TRUE", &yes) >= 0 &&
+         no == 0 && yes == 1;
+}
+
+}  // namespace
+
 std::optional<DType> h5_dtype(hid_t type, hid_t dataset) {
   const size_t size = H5Tget_size(type);
   switch (H5Tget_class(type)) {
@@ -41,15 +53,24 @@ std::optional<DType> h5_dtype(hid_t type, hid_t dataset) {
     case H5T_FLOAT: {
       if (size == 2) {
         const H5Handle half(h5_type(DType::kFloat16), H5Tclose);
-        return H5Tequal(type, half) > 0 ? std::optional(DType::kFloat16) : std::nullopt;
+        const H5Handle swapped(H5Tcopy(half), H5Tclose);
+        H5Tset_order(swapped, H5T_ORDER_BE);
+        return H5Tequal(type, half) > 0 || H5Tequal(type, swapped) > 0
+                   ? std::optional(DType::kFloat16)
+                   : std::nullopt;
       }
       const bool single = H5Tequal(type, H5T_IEEE_F32LE) > 0 || H5Tequal(type, H5T_IEEE_F32BE) > 0;
       const bool twice = H5Tequal(type, H5T_IEEE_F64LE) > 0 || H5Tequal(type, H5T_IEEE_F64BE) > 0;
       return single ? std::optional(DType::kFloat32)
                     : (twice ? std::optional(DType::kFloat64) : std::nullopt);
     }
-    case H5T_ENUM:
-      return size == 1 ? std::optional(DType::kBool) : std::nullopt;
+    case H5T_ENUM: {
+      if (is_h5_bool(type)) {
+        return DType::kBool;
+      }
+      const H5Handle numbers(H5Tget_super(type), H5Tclose);
+      return h5_dtype(numbers, dataset);
+    }
     case H5T_OPAQUE:
       return size == 2 && H5Aexists(dataset, "dtype") > 0 ? std::optional(DType::kBFloat16)
                                                           : std::nullopt;

@@ -43,8 +43,9 @@ void add_run(const std::string& folder, std::vector<ComparedRun>& out) {
   run.tags = read_notes(folder).tags;
 }
 
-// The members of a sweep, with the values that it gave them.
-void add_sweep(const std::string& folder, std::vector<ComparedRun>& out) {
+// The members of a sweep, with the values that it gave them: what else is in their configs is the
+// same in a sweep that is compared alone.
+void add_sweep(const std::string& folder, bool is_alone, std::vector<ComparedRun>& out) {
   for (const SweepMember& member : read_journal(folder).members) {
     const std::string path = folder + "/" + member.run;
     if (is_run_dir(path)) {
@@ -59,7 +60,7 @@ void add_sweep(const std::string& folder, std::vector<ComparedRun>& out) {
       run.summary.message = member.message.empty() ? run.summary.message : member.message;
       run.summary.exit_code = member.exit_code;
     }
-    run.values = member.values;
+    run.values = is_alone ? member.values : std::move(run.values);
   }
 }
 
@@ -120,7 +121,7 @@ Comparison compare_runs(const std::vector<std::string>& paths) {
     if (is_run_dir(path)) {
       add_run(path, out.runs);
     } else if (is_sweep_dir(path)) {
-      add_sweep(path, out.runs);
+      add_sweep(path, paths.size() == 1, out.runs);
     } else {
       const std::vector<std::string> found_runs = find_runs(path);
       if (found_runs.empty()) {
@@ -147,7 +148,7 @@ Comparison compare_runs(const std::vector<std::string>& paths) {
 void sort_runs(Comparison& comparison, const std::string& name) {
   const bool descends = starts_with(name, "-");
   const std::string wanted = descends ? name.substr(1) : name;
-  std::vector<std::string> names = {"ms_per_step"};
+  std::vector<std::string> names = {"ms_per_step", "best"};
   const auto keys = comparison.keys;
   const auto short_names = short_keys(keys);
   const auto value_of = [&](const ComparedRun& run) -> std::optional<double> {
@@ -161,7 +162,9 @@ void sort_runs(Comparison& comparison, const std::string& name) {
         return *end == '\0' && !run.values[k].second.empty() ? std::optional(number) : std::nullopt;
       }
     }
-    const double* log = find_log(run.summary.logs, wanted);
+    const bool is_best = wanted == "best";  // of the monitored log
+    const double* log = find_log(is_best ? run.summary.best_logs : run.summary.logs,
+                                 is_best ? run.summary.monitor : wanted);
     return log == nullptr ? std::nullopt : std::optional(*log);
   };
   if (std::none_of(comparison.runs.begin(), comparison.runs.end(),
@@ -224,10 +227,20 @@ void compare_two(const ComparedRun& a, const ComparedRun& b, double tolerance, E
                                           b.label, b.summary.epochs));
     return;
   }
+  const auto lacks = [&](const std::string& log, const ComparedRun& without,
+                         const ComparedRun& with) {
+    out.differences.push_back(
+        fmt::format("{}: {} has none, {} has", log, without.label, with.label));
+  };
+  for (const auto& [log, value] : right) {
+    if (!left.contains(log)) {
+      lacks(log, a, b);
+    }
+  }
   for (const auto& [log, value] : left) {
     const auto other = right.find(log);
     if (other == right.end()) {
-      out.differences.push_back(fmt::format("{}: {} has none, {} has", log, b.label, a.label));
+      lacks(log, b, a);
       continue;
     }
     const double size = std::max(std::abs(value), std::abs(other->second));

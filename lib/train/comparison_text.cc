@@ -195,6 +195,12 @@ OrderedJson logs_json(const Logs& logs) {
   return out;
 }
 
+// 0 stands for what was never known.
+template <class Number>
+OrderedJson or_null(Number number) {
+  return number == 0 ? OrderedJson() : OrderedJson(number);
+}
+
 std::string json_rows(const Comparison& comparison) {
   OrderedJson out = OrderedJson::array();
   for (const ComparedRun& run : comparison.runs) {
@@ -222,10 +228,10 @@ std::string json_rows(const Comparison& comparison) {
          {"logs", logs_json(summary.logs)},
          {"evaluate", logs_json(summary.evaluation)},
          {"monitor", summary.monitor},
-         {"best_epoch", summary.best_epoch},
+         {"best_epoch", or_null(summary.best_epoch)},
          {"best", logs_json(summary.best_logs)},
-         {"ms_per_step", summary.ms_per_step},
-         {"train_seconds", summary.train_seconds},
+         {"ms_per_step", or_null(summary.ms_per_step)},
+         {"train_seconds", or_null(summary.train_seconds)},
          {"bytes_per_device", summary.bytes_per_device},
          {"memory_per_device", summary.memory_per_device}});
   }

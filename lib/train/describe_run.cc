@@ -124,23 +124,25 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
   return info;
 }
 
-std::string saves_text(const CheckpointConfig& config) {
-  const Interval& every = config.every;
+std::string saves_text(const Config& config) {
+  const Interval& every = config.checkpoint.every.value;
+  if (every.unit == Interval::Unit::kNever) {
+    return "when asked to by a signal, not by itself";
+  }
   const auto plural = [&](const char* word) {
     return every.count == 1 ? fmt::format("every {}", word)
                             : fmt::format("every {:.0f} {}s", every.count, word);
   };
-  switch (every.unit) {
-    case Interval::Unit::kNever:
-      return "when asked to by a signal, not by itself";
-    case Interval::Unit::kSteps:
-      return fmt::format("{}, the {} newest stay", plural("step"), config.keep.value);
-    case Interval::Unit::kEpochs:
-      return fmt::format("{}, the {} newest stay", plural("epoch"), config.keep.value);
-    case Interval::Unit::kSeconds:
-      break;
-  }
-  return fmt::format("every {} s, the {} newest stay", every.count, config.keep.value);
+  const bool each_epoch = every.unit == Interval::Unit::kEpochs && every.count == 1;
+  const std::string& given = config.checkpoint.monitor;
+  const std::string monitored = !given.empty() ? given : config.validates() ? "val_loss" : "";
+  return fmt::format("{}{}, the {} newest stay",
+                     every.unit == Interval::Unit::kSteps ? plural("step")
+                     : every.unit == Interval::Unit::kEpochs
+                         ? plural("epoch")
+                         : fmt::format("every {} s", every.count),
+                     monitored.empty() || each_epoch ? "" : " and at each best " + monitored,
+                     config.checkpoint.keep.value);
 }
 
 void describe_resume(const CheckpointReader& reader, const TrainPosition& at,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/median.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "record/progress.h"
@@ -36,19 +37,14 @@ void check_names(const std::vector<LogBound>& bounds, const LogNames& logs, cons
   }
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 void judge(const std::vector<LogBound>& bounds, const Logs& logs, Diagnostics& out) {
   for (const LogBound& bound : bounds) {
     const auto found = std::find_if(logs.begin(), logs.end(),
                                     [&](const auto& log) { return log.first == bound.log; });
     if (found == logs.end()) {
-      out.error("E520", bound.text.loc,
-                fmt::format("`{}` was never logged, expected {}", bound.log, bound.text.value));
+      out.error(
+          "E520", bound.text.loc,
+          fmt::format("`{}` was not logged at the end, expected {}", bound.log, bound.text.value));
     } else if (!bound.holds_for(found->second)) {
       out.error("E520", bound.text.loc,
                 fmt::format("`{}` is {}, expected {}", bound.log, format_shortest(found->second),

@@ -74,17 +74,18 @@ LearnedPtr learned_beside(const std::string& given) {
   return fs::exists(path, error) ? read_learned(path) : nullptr;
 }
 
-DataSizes sizes_of_training_data(const ConfigObject& train, const std::string& base_dir,
+DataSizes sizes_of_training_data(const DataConfig& data, double held_out,
                                  const std::string& weights) {
+  const ConfigObject& train = *data.train;
   const LearnedPtr stored = weights.empty() ? nullptr : learned_beside(weights);
   const LearnedData* learned = stored == nullptr ? nullptr : learned_of(stored, train);
   if (learned == nullptr) {
-    return read_data_sizes(train, base_dir);
+    return read_data_sizes(data, held_out);
   }
   DataSizes sizes = data_sizes_of(train, *learned);
   if (sizes.classes.empty()) {
     try {
-      sizes.classes = read_data_sizes(train, base_dir).classes;
+      sizes.classes = read_data_sizes(data, held_out).classes;
     } catch (const ConfigError&) {
       // The data are gone: num_classes() is unknown, vocabularies are not.
     }

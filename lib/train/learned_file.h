@@ -23,7 +23,7 @@ std::string write_learned_beside(const std::string& weights, const LearnedPtr& l
 
 // As DataSizesReader: of what is stored beside `weights`, else of the training data as they are
 // now.
-DataSizes sizes_of_training_data(const ConfigObject& train, const std::string& base_dir,
+DataSizes sizes_of_training_data(const DataConfig& data, double held_out,
                                  const std::string& weights);
 
 // Adds W328 when `source` learns from data: nothing is stored in `from`, a run or its weights, so

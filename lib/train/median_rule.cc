@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.h"
 #include "record/run_summary.h"
 
 namespace meshtrain {
@@ -51,18 +52,16 @@ std::optional<MedianVerdict> MedianJudge::judge(const RunRecord& run) const {
   if (own.empty() || std::ssize(others) < rule_.min_runs) {
     return std::nullopt;
   }
-  const auto middle = others.begin() + static_cast<long>(others.size() / 2);
-  std::nth_element(others.begin(), middle, others.end());
+  const double middle = median(others);
   const double best = larger ? *std::max_element(own.begin(), own.end())
                              : *std::min_element(own.begin(), own.end());
-  const double gap = larger ? *middle - best : best - *middle;
-  if (!(gap > kEqual * std::max(std::abs(best), std::abs(*middle)))) {
+  const double gap = larger ? middle - best : best - middle;
+  if (!(gap > kEqual * std::max(std::abs(best), std::abs(middle)))) {
     return std::nullopt;
   }
-  return MedianVerdict{
-      epoch, log, best, *middle,
-      fmt::format("hopeless after epoch {}: {} {:.4g}, the median of {} runs is {:.4g}", epoch, log,
-                  best, others.size(), *middle)};
+  return MedianVerdict{epoch, log, best, middle,
+                       fmt::format("after epoch {}: {} {:.4g}, the median of {} runs is {:.4g}",
+                                   epoch, log, best, others.size(), middle)};
 }
 
 }  // namespace meshtrain

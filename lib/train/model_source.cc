@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/reader.h"
+#include "config/catalogue.h"
 #include "config/run_files.h"
 #include "config/schema.h"
 #include "config/source.h"
@@ -121,6 +122,23 @@ void refuse_profile(const std::string& profile, const std::string& run) {
                     profile, run))
         .help("write the profile's values as KEY=VALUE");
   }
+}
+
+void drop_optimizer(CompileConfig& compile) {
+  compile.optimizer = default_object(Category::kOptimizer, "SGD");
+}
+
+bool drop_expressions(CompileConfig& compile) {
+  size_t count = 0;
+  for (std::vector<OutputObject>* list :
+       {&compile.loss, &compile.metrics, &compile.weighted_metrics}) {
+    count += std::erase_if(
+        *list, [](const OutputObject& entry) { return entry.object.class_name == "Lambda"; });
+  }
+  if (compile.loss.empty()) {
+    compile.loss_weights.clear();
+  }
+  return count > 0;
 }
 
 const std::string& weights_of(const ModelSource& source, const Config& config) {

@@ -36,7 +36,7 @@ std::string paths_text(const ConfigValue& value) {
   }
   if (value.is_dict()) {
     for (const auto& [name, part] : value.dict()) {
-      parts.push_back(fmt::format("{}: {}", yaml_text(name), paths_text(part)));
+      parts.push_back(fmt::format("{}: {}", yaml_key(name), paths_text(part)));
     }
     return "{" + join(parts, ", ") + "}";
   }

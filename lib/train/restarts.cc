@@ -197,7 +197,7 @@ int run_with_restarts(const LaunchRequest& request, const Config& config, const 
                         end.exit_code));
         return end.exit_code;
       }
-      next.words = without_flags(next.words, {"--max-time"});
+      next.words = without_flags(next.words, {"--max-time", "run.max_time", "--set=run.max_time"});
       next.words.push_back(fmt::format("--max-time={}s", left));
     }
     say(fmt::format("restart {} of {} after exit code {} of {}, {}", restart + 1, request.restarts,
@@ -214,7 +214,7 @@ std::optional<int> run_own_processes(const LaunchRequest& request, const Config&
   check_files_can_be_shared(request.words);
   return run_with_restarts(
       request, config, [&](const std::vector<std::string>& words, const Environment& environment) {
-        std::vector<std::string> command = {program_path()};
+        std::vector<std::string> command = {program_to_start()};
         command.insert(command.end(), words.begin(), words.end());
         return run_processes(
             command, count, environment,

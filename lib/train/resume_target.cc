@@ -164,7 +164,10 @@ void select_checkpoint(const std::string& run, bool best, bool may_be_none, Resu
 ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
   ResumeTarget target;
   std::error_code error;
-  const std::string path = without_links(run_folder(given));
+  std::string path = without_links(run_folder(given));
+  if (!is_run_dir(path) && fs::path(path).parent_path().empty()) {  // `checkpoints`, `000012`, `.`
+    path = without_slash(fs::absolute(path).lexically_normal().string());
+  }
   if (is_checkpoint(path)) {
     target.reader = open_checked(path, check);
     target.run.dir = run_of(path);

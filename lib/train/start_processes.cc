@@ -149,6 +149,20 @@ void mute_nonzero_ranks() {
   }
 }
 
+void check_is_alone(const std::string& subcommand) {
+  const LaunchEnvironment environment = environment_here();
+  if (environment.is_alone()) {
+    return;
+  }
+  silence(false);
+  throw ConfigError("E140", {},
+                    fmt::format("`{}` starts the processes itself, but this is process {} of {}",
+                                subcommand, environment.rank, environment.size))
+      .help(
+          "`train` where a launcher starts each process; where none did, unset the variables "
+          "that say so: RANK, WORLD_SIZE, OMPI_COMM_WORLD_SIZE");
+}
+
 bool start_processes(const std::optional<SharedCommand>& command, Processes& processes,
                      int& num_workers) {
   const LaunchEnvironment environment = environment_here();

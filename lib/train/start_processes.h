@@ -10,6 +10,10 @@
 
 namespace meshtrain {
 
+// Throws ConfigError E140, on every process, where a launcher started several for a subcommand that
+// starts processes itself.
+void check_is_alone(const std::string& subcommand);
+
 // First of all: what all processes would say alike, rank 0 says.
 void mute_nonzero_ranks();
 

@@ -114,19 +114,25 @@ class Sweep {
 
   int run() {
     collect_waiting();
-    say(fmt::format("sweep       {}: {} runs, {} to do, {} at a time\n", dir_,
-                    state_.members.size(), waiting_.size(), plan_.parallel));
+    say(fmt::format("sweep       {}: {} runs, {} to do, {} at a time{}\n", dir_,
+                    state_.members.size(), waiting_.size(), plan_.parallel,
+                    plan_.repeated == 0
+                        ? ""
+                        : fmt::format("; {} more were drawn with equal values", plan_.repeated)));
     const int slots = static_cast<int>(
         std::min<int64_t>(plan_.parallel, std::max<int64_t>(1, std::ssize(waiting_))));
     share_devices(slots);
     running_.assign(static_cast<size_t>(slots), nullptr);
     log_begins_.assign(static_cast<size_t>(slots), 0);
-    const int signal =
-        run_child_queue({.slots = slots,
-                         .next = [this](int slot) { return next(slot); },
-                         .started = [this](int slot, int pid) { started(slot, pid); },
-                         .ended = [this](int slot, int code) { ended(slot, code); },
-                         .to_stop = [this] { return hopeless(); }});
+    const SignalChanges changes =
+        load_config(member_options(plan_, plan_.members.front())).run.on_signal;
+    const int signal = run_child_queue(
+        {.slots = slots,
+         .next = [this](int slot) { return next(slot); },
+         .started = [this](int slot, int pid) { started(slot, pid); },
+         .ended = [this](int slot, int code) { ended(slot, code); },
+         .stops = [&](int number) { return asks_to_stop(signal_action(number, changes)); },
+         .to_stop = [this] { return hopeless(); }});
     if (signal != 0) {
       journal_.write("stop", dumped({{"signal", signal}, {"time", utc_time_ms()}}));
       say(
@@ -146,7 +152,7 @@ class Sweep {
   }
 
   // The config of all members must be what it was: else the rows of the table cannot be compared.
-  void check_config() const {
+  void check_config() {
     const std::string path = dir_ + "/" + run_files::kResolved;
     const std::string now = show_config(plan_.base, false);
     std::error_code error;
@@ -201,6 +207,9 @@ class Sweep {
       const std::string run = run_dir(member);
       if (!member.is_finished() && is_run_dir(run) && is_finished_run(run)) {
         record_end(member, 0, 0);
+      } else if (member.is_finished() && !is_run_dir(run)) {
+        member.exit_code.reset();  // somebody removed it
+        member.is_hopeless = false;
       }
       if (member.is_finished()) {
         judge(member);
@@ -239,6 +248,14 @@ class Sweep {
   }
 
   std::optional<ChildCommand> next(int slot) {
+    try {
+      if (!waiting_.empty()) {
+        check_config();  // members read the files themselves
+      }
+    } catch (const ConfigError& error) {
+      changed_ = error;
+      waiting_.clear();
+    }
     if (waiting_.empty()) {
       return std::nullopt;
     }
@@ -249,7 +266,7 @@ class Sweep {
     if (member.starts > 0) {
       wait_for_lock(run_dir(member));  // of a process that is being killed
     }
-    ChildCommand command{.name = "run " + member.run, .words = {program_path()}};
+    ChildCommand command{.name = "run " + member.run, .words = {program_to_start()}};
     const std::vector<std::string> words = member_words(plan_, member.values, run_dir(member));
     command.words.insert(command.words.end(), words.begin(), words.end());
     if (share.threads > 0) {
@@ -259,6 +276,7 @@ class Sweep {
       command.environment.emplace_back("CUDA_VISIBLE_DEVICES", share.gpus);
     }
     command.cpus = share.cpus;
+    command.holds_signals = true;
     command.output = run_dir(member) + ".log";
     log_begins_[static_cast<size_t>(slot)] = size_of(command.output);
     return command;
@@ -343,6 +361,9 @@ class Sweep {
   }
 
   int finish() const {
+    if (changed_) {
+      throw *changed_;
+    }
     std::vector<std::string> failed;
     for (const SweepMember& member : state_.members) {
       if (member.is_failed()) {
@@ -353,7 +374,10 @@ class Sweep {
       }
     }
     if (failed.empty()) {
-      return 0;
+      const bool are_done =
+          std::all_of(state_.members.begin(), state_.members.end(),
+                      [](const SweepMember& member) { return member.is_finished(); });
+      return are_done ? 0 : static_cast<int>(ExitCode::kStopped);
     }
     request_.err(fmt::format("{} of {} runs failed (--retry runs them again):\n{}\n", failed.size(),
                              state_.members.size(), join(failed, "\n")));
@@ -377,6 +401,7 @@ class Sweep {
   std::vector<size_t> log_begins_;               // by slot: bytes of earlier starts
   std::vector<Share> shares_;
   int64_t done_ = 0;
+  std::optional<ConfigError> changed_;  // the config, while members ran
 };
 
 RunDirOptions place_of(const SweepPlan& plan) {
@@ -461,6 +486,10 @@ void refuse_changes(const SweepRequest& request) {
 
 // From the words of the command line, or from the journal of the folder that they name.
 SweepPlan plan_of(SweepRequest& request) {
+  if (request.load.files.size() == 1) {  // "sweeps/NAME" is its newest sweep
+    const std::string latest = request.load.files[0] + "/latest";
+    request.load.files[0] = is_sweep_dir(latest) ? latest : request.load.files[0];
+  }
   if (request.load.files.size() != 1 || !is_sweep_dir(request.load.files[0])) {
     return make_sweep_plan(request.load, request.flags);
   }

@@ -63,6 +63,7 @@ void take(const OrderedJson& event, SweepState& state) {
     ++member.starts;
     member.exit_code.reset();
     member.message.clear();
+    member.is_hopeless = false;
   } else if (kind == "hopeless") {
     member.is_hopeless = true;
     member.message = event.value("text", "");

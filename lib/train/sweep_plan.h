@@ -15,29 +15,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "config/load.h"
+#include "train/sweep_file.h"
 
 namespace meshtrain {
-
-// Keys of the config and their values as the command line has them, in the order given.
-using SweepValues = std::vector<std::pair<std::string, std::string>>;
-
-// When a run is hopeless: its best value after some epochs is worse than the median of what the
-// finished runs had on average until then (Vizier's median stopping rule).
-struct MedianRule {
-  std::string monitor;  // a log; "": what the run monitors, else loss
-  bool larger_is_better = false;
-  int64_t min_epochs = 1;  // that a run does in any case
-  int64_t min_runs = 3;    // that must have finished
-};
 
 struct SweepPlan {
   LoadOptions base;  // files and overrides of all runs
   std::string method = "grid";
   std::vector<SweepValues> members;
+  int64_t repeated = 0;  // members that were left out because others have the same values
   int64_t parallel = 1;  // runs at a time
   std::optional<MedianRule> early_stop;
 };

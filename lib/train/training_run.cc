@@ -85,9 +85,9 @@ TrainingRun::TrainingRun(RunRequest request)
       written_(config_.source_text),
       portable_(portable_config(request_.load, config_)) {}
 
-void TrainingRun::drop_file_callbacks() {
+void TrainingRun::drop_outside_callbacks() {
   std::erase_if(config_.callbacks, [](const ConfigObject& callback) {
-    return callback_type(callback.class_name).writes_files;
+    return callback_type(callback.class_name).writes_files || callback.class_name == "RunCommand";
   });
 }
 
@@ -357,10 +357,17 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
     }
     return run_dir->path();
   });
-  if (gathers(config_)) {
-    sees_folder_ = who_sees(coordinator_, path, kFolderTimeout);
-  } else {
-    check_shared_folder(coordinator_, path);
+  try {
+    if (gathers(config_)) {
+      sees_folder_ = who_sees(coordinator_, path, kFolderTimeout);
+    } else {
+      check_shared_folder(coordinator_, path);
+    }
+  } catch (...) {
+    if (run_dir) {
+      run_dir->discard();
+    }
+    throw;
   }
   return run_dir ? std::move(*run_dir) : RunDir(path);
 }
@@ -382,11 +389,12 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
     return;
   } else if (!config_.fit.initial_weights.value.empty()) {
     std::vector<std::string> unfit;
-    if (request_.restore.partial) {
+    const bool is_partial = request_.restore.partial || config_.fit.partial_weights;
+    if (is_partial) {
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), request_.restore.partial ? &unfit : nullptr, coordinator_);
+                 &engine.model(), is_partial ? &unfit : nullptr, coordinator_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }
@@ -451,7 +459,7 @@ RunInfo TrainingRun::describe(Engine& engine, const PlanSummary& plan, const Run
   RunInfo info =
       describe_run(request_, engine.setup(), plan, data, run.path(),
                    engine.store().device() == nullptr ? "" : engine.store().device()->info().name);
-  info.saves = saves_text(config_.checkpoint);
+  info.saves = saves_text(config_);
   if (const auto blind = std::count(sees_folder_.begin(), sees_folder_.end(), false); blind > 0) {
     info.saves +=
         fmt::format("; {} of {} processes send theirs to rank 0", blind, sees_folder_.size());
@@ -488,7 +496,11 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunData& dat
           .same_run = target.own,
           .begins_again = target.run.resume && !target.reader,
           .engine = &engine,
-          .learned = data.train->learned};
+          .learned = data.train->learned,
+          .announce = [this](const char* what, double seconds) -> std::shared_ptr<void> {
+            return std::make_shared<std::optional<HeartbeatMonitor::Announcement>>(
+                coordinator_.announce(what, seconds));
+          }};
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,
@@ -496,6 +508,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   CheckpointerOptions options;
   options.run_dir = run.path();
   options.notes.written_by = "meshtrain " + request_.version;
+  options.notes.processes = coordinator_.size();
   options.notes.state.cursor = cursor_;
   options.notes.texts = {{run_files::kConfig, written_}, {run_files::kResolved, portable_}};
   if (!learned_.empty()) {

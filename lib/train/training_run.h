@@ -36,7 +36,7 @@ class TrainingRun {
   const Config& config() const { return config_; }
   const Coordinator& coordinator() const { return coordinator_; }
   // Removes the callbacks that write files: a replay must not touch files of the run.
-  void drop_file_callbacks();
+  void drop_outside_callbacks();
   // Sets `started` before it writes the run's files. Throws the error that ends the run, and
   // ReplayEnded.
   int run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop = {});

@@ -46,6 +46,9 @@ Diagnostics verify_checkpoints(const std::string& folder,
                        reader.manifest().step, reader.manifest().tensors.size(),
                        reader.manifest().files.size() + 1, format_bytes(reader.num_bytes())));
     } catch (const ConfigError& error) {
+      if (std::error_code gone; path != folder && !fs::exists(path, gone)) {
+        continue;  // the run continues and keeps newer ones
+      }
       show(fmt::format("{}: {}\n", path, is_only_not_read(error) ? "not read" : "damaged"));
       problems.append(error.diagnostics());
     }

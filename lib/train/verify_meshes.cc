@@ -94,11 +94,14 @@ class Subject {
         data_(data == nullptr ? load_run_data(config_, true, DataPart::kNone) : RunData{}),
         engine_(config_, data_spec(*(data == nullptr ? data_ : *data).train)) {
     const Dataset& train = *(data == nullptr ? data_ : *data).train;
-    if (config_.fit.initial_weights->empty()) {
+    const bool is_partial = config_.fit.partial_weights;
+    if (config_.fit.initial_weights->empty() || is_partial) {
       adapt_to_data(engine_.model(), train, engine_);
-    } else {
+    }
+    if (!config_.fit.initial_weights->empty()) {
+      std::vector<std::string> unfit;
       load_weights(engine_, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                   &engine_.model());
+                   &engine_.model(), is_partial ? &unfit : nullptr);
     }
     engine_.reset_metrics();
   }
@@ -145,7 +148,11 @@ std::string batches_text(const BatchRows& batches, int64_t size) {
 
 // "cannot hold this: E213 ..." for a mesh that the layouts or the batch do not fit.
 std::string first_problem(const ConfigError& error) {
-  const Diagnostic& problem = error.diagnostics().list().front();
+  const std::vector<Diagnostic>& all = error.diagnostics().list();
+  const auto found = std::find_if(all.begin(), all.end(), [](const Diagnostic& one) {
+    return one.severity == Severity::kError;
+  });
+  const Diagnostic& problem = found == all.end() ? all.front() : *found;
   return fmt::format("[{}] {}", problem.code, problem.message);
 }
 

@@ -111,7 +111,9 @@ Stretch newest_interval(const std::string& run) {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
-    if (same_mesh(*out.begin, *out.end) && same_state(*out.begin, *out.end) &&
+    if (same_mesh(*out.begin, *out.end) &&
+        out.begin->manifest().processes == out.end->manifest().processes &&
+        same_state(*out.begin, *out.end) &&
         cursor_changes(out.begin->state(), out.end->state().cursor).empty() &&
         goes_on(*out.begin, *out.end)) {
       return out;
@@ -124,11 +126,29 @@ Stretch newest_interval(const std::string& run) {
       .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
 }
 
+// Whether the replay, which is one process, adds in the fixed order that `reductions: auto` is for
+// several. Throws ConfigError E400 where they added in the order of `fast`.
+bool adds_as_several(const CheckpointReader& end) {
+  const int64_t processes = end.manifest().processes;
+  const ReductionOrder order = load_config(config_of(end, {})).distribution.reductions;
+  if (processes > 1 && order == ReductionOrder::kFast) {
+    throw ConfigError("E400", {},
+                      fmt::format("`{}` is of {} processes with `distribution.reductions: fast`, "
+                                  "whose sums one process cannot repeat",
+                                  end.path(), processes))
+        .help("--checksums compares checksums alone; train with `reductions: fixed` for the proof");
+  }
+  return processes > 1 && order == ReductionOrder::kAuto;
+}
+
 // Runs the interval again and returns the checkpoint that it ends with; "" when it never came
 // there.
 std::string replay(const Stretch& interval, RunRequest request, const std::string& scratch) {
   std::vector<std::string>& overrides = request.load.overrides;
   overrides.insert(overrides.begin(), {"checkpoint.every=never", "~run.max_time"});
+  if (adds_as_several(*interval.end)) {
+    overrides.insert(overrides.begin(), "distribution.reductions=fixed");
+  }
   request.load = config_of(*interval.end, std::move(request.load));
   request.restore = {
       .allow = {"model", "compile.loss", "compile.loss_weights"}};  // the run may have had them
@@ -138,7 +158,7 @@ std::string replay(const Stretch& interval, RunRequest request, const std::strin
   request.warn = [](const Diagnostics&) {};
   request.prints_events = false;
   TrainingRun run(std::move(request));
-  run.drop_file_callbacks();
+  run.drop_outside_callbacks();
   ResumeTarget target;
   target.run.dir = scratch + "/run";
   target.reader = std::make_unique<CheckpointReader>(interval.begin->path());

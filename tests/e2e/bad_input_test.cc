@@ -50,6 +50,32 @@ TEST_CASE("arguments without end are E140") {
                 "error[E140]: 1500 overrides; at most 1000 are possible");
 }
 
+TEST_CASE("names that no file of weights could have are E113, and names that are no texts E112") {
+  const TemporaryFolder folder;
+  const auto check = [&](const std::string& layers, const char* says) {
+    folder.write("c.yaml",
+                 layers +
+                     "compile: {loss: mse, metrics: [{MeanAbsoluteError: {name: m}}]}\n"
+                     "data: {train: {source: random, samples: 8, shape: [3], labels: [1]}}\n");
+    const Result result = meshtrain({"validate", "c.yaml"}, folder.path());
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(result.err.find(says) != std::string::npos, result.err);
+  };
+  const auto dense = [](const std::string& name) {
+    return "model: {layers: [{Input: {shape: [3]}}, {Dense: {units: 1, name: " + name + "}}]}\n";
+  };
+  check(dense("\"price\\tEUR\""), "the name `price?EUR` has control characters");
+  check(dense(std::string(500, 'n')), "has 500 bytes; 128 are allowed");
+  const std::string block =
+      "blocks: {B: {layers: [{Dense: {units: 1, name: {a: 1}}}]}}\n"
+      "model: {layers: [{Input: {shape: [3]}}, B]}\n";
+  check(block, "`name` of `Dense` must be a text");
+  check(
+      "blocks: {B: {layers: [{ReLU: {inputs: {a: [b], c: [d, e]}}}]}}\n"
+      "model: {layers: [{Input: {shape: [3]}}, B]}\n",
+      "`c` takes the name of one input");
+}
+
 TEST_CASE("a locale with decimal commas changes nothing") {
   const ExampleFolder folder;
   std::string first;

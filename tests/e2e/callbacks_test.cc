@@ -161,6 +161,26 @@ TEST_CASE("a folder as ModelCheckpoint's path keeps the optimizer too") {
   CHECK(resumed.out.find("Epoch 2/3\n") == 0);
 }
 
+TEST_CASE("ModelCheckpoint with keep deletes nothing that it did not write") {
+  const ExampleFolder folder;
+  fs::create_directories(folder.file("mine/m-1"));
+  folder.write("mine/m-1/thesis.txt", "mine");
+  const std::string place = folder.file("mine/m-{epoch}");
+  const Result result =
+      meshtrain({"train", "small.yaml", "-o", "run", "fit.epochs=3",
+                 "callbacks+={ModelCheckpoint: {filepath: '" + place + "', keep: 1}}"},
+                folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("it is not replaced; training continues") != std::string::npos);
+  CHECK(folder.read("mine/m-1/thesis.txt") == "mine");
+  CHECK(names_below(folder.file("mine")) == std::vector<std::string>{"m-1", "m-3"});
+  const Result both = meshtrain({"train", "small.yaml", "checkpoint.keep_every=2 epochs",
+                                 "callbacks+={BackupAndRestore: {backup_dir: backup}}"},
+                                folder.path());
+  CHECK(both.exit_code == 2);
+  CHECK(both.err.find("`BackupAndRestore` deletes all at the end") != std::string::npos);
+}
+
 TEST_CASE("BackupAndRestore: the same command resumes after a kill and begins anew after the end") {
   const ExampleFolder folder;
   const std::vector<std::string> words = {

@@ -102,6 +102,55 @@ TEST_CASE("numbers of `vars`, of blocks and of a Repeat are those of the use") {
                    {"vars.k=2"}));
 }
 
+TEST_CASE("a Lambda names its inputs as it writes them, in a block and of a block") {
+  const std::string compile = "compile: {optimizer: sgd, loss: mse}\n";
+  const Training plain = train(
+      config("    - Lambda: {name: z, inputs: [a, b], function: \"=b - 10 * a\"}\n", compile));
+  const std::string block =
+      "blocks:\n  Diff:\n    inputs: [a, b]\n    layers:\n"
+      "      - Lambda: {name: out, inputs: [a, b], function: \"=a - 10 * b\"}\n";
+  check_same(plain, train(config("    - Diff: {name: d, inputs: [b, a]}\n", compile + block)));
+  // Of uses of a block, whose layers have one name.
+  const std::string twice = "blocks:\n  Same:\n    layers: [{Identity: {name: w}}]\n";
+  check_same(plain, train(config("    - Same: {name: g, inputs: a}\n"
+                                 "    - Same: {name: h, inputs: b}\n"
+                                 "    - Lambda: {inputs: [g, h], function: \"=h - 10 * g\"}\n",
+                                 compile + twice)));
+  const Training both =
+      train(config("    - Same: {name: g, inputs: a}\n"
+                   "    - Same: {name: h, inputs: b}\n"
+                   "    - Lambda: {inputs: [g/w, h/w], function: \"=w - 10\"}\n",
+                   compile + twice));
+  CHECK(both.result.exit_code == 2);
+  CHECK(contains(both.result.err, "there is no `w`"));
+}
+
+namespace {
+
+// A model that adds what an expression gives to its input.
+Training adding(const std::string& expression) {
+  return train(config(
+      "    - Lambda: {inputs: [a, b], function: \"=a + cast(" + expression + ", 'float64')\"}\n",
+      "compile: {optimizer: sgd, loss: mse}\n"));
+}
+
+}  // namespace
+
+TEST_CASE("sums and products of bools are bools") {
+  check_same(adding("(a > -9) + (b > -9)"), adding("logical_or(a > -9, b > -9)"));
+  check_same(adding("(a > 0) * (b > 0)"), adding("logical_and(a > 0, b > 0)"));
+}
+
+TEST_CASE("numbers beyond the integers become the nearest one, and NaN 0") {
+  const Training yes = adding("(a > -9) * (b > -9)");
+  for (const char* expression :
+       {"cast(b * 0 + 3e9, 'int32') == 2147483647", "cast(b * 0 - 3e9, 'int32') < -2147483647",
+        "cast(sqrt(b * 0 - 1), 'int32') == 0", "cast(b * 0 - 2.7, 'int32') == -2"}) {
+    CAPTURE(expression);
+    check_same(adding(expression), yes);
+  }
+}
+
 TEST_CASE("a wrong expression is an error at its place") {
   struct Case {
     std::string function, at, says;
@@ -227,12 +276,32 @@ TEST_CASE("a huge expression is refused") {
   CHECK(contains(huge.result.err, "more than 1000 operations"));
 }
 
-TEST_CASE("a loss that is an expression cannot be exported to Keras") {
+TEST_CASE("a loss that is an expression is left out of a file for Keras") {
   const TemporaryFolder folder;
   folder.write("c.yaml", config(kFormula, "compile: {optimizer: sgd, loss: =y_true - y_pred}\n"));
   const Result result = meshtrain({"export", "c.yaml", "-o", "m.json"}, folder.path());
-  CHECK(result.exit_code != 0);
-  CHECK(contains(result.err, "`=y_true - y_pred`: an expression cannot be said in Keras"));
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(result.err, "note: the file lacks the losses and metrics that are expressions\n"));
+}
+
+TEST_CASE("what a model predicts needs no loss over class ids that is an expression") {
+  const TemporaryFolder folder;
+  folder.write("c.yaml", R"yaml(
+data: {train: {source: random, samples: 8, shape: [3], classes: 4}}
+model: {layers: [{Input: {shape: [3]}}, {Dense: 4}]}
+compile: {loss: "=mean(square(one_hot(cast(y_true, 'int32'), 4) - y_pred), axis=-1)"}
+)yaml");
+  folder.write("x.csv", "1,2,3\n4,5,6\n");
+  const auto run = [&](std::vector<std::string> words) {
+    const Result result = meshtrain(std::move(words), folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+  };
+  run({"train", "c.yaml", "-q", "-o", "run"});
+  run({"evaluate", "run"});
+  run({"predict", "run", "-i", "x.csv", "-o", "y.csv"});
+  for (const char* file : {"m.keras", "m.onnx", "m.npz"}) {
+    run({"export", "run", "-o", file});
+  }
 }
 
 TEST_CASE("a Lambda is exported as operations of keras.ops") {
@@ -276,6 +345,27 @@ void check_zero_derivative(const std::string& rest, const std::string& loss,
       "    - Dense: {units: 3, kernel_initializer: zeros, use_bias: false, name: p";
   const double trained = loss_of(zeros + "}\n" + rest, loss, labels);
   CHECK(trained == loss_of(zeros + ", trainable: false}\n" + rest, loss, labels));
+}
+
+TEST_CASE("of two equal operands of logaddexp each has half of the derivative") {
+  const std::string zeros = "{units: 2, kernel_initializer: zeros, inputs: in, name: ";
+  const std::string layers = "    - Dense: " + zeros + "p}\n    - Dense: " + zeros + "q}\n";
+  const auto loss = [&](const std::string& function) {
+    return loss_of(layers + "    - Lambda: {inputs: [p, q], function: \"=" + function + "\"}\n",
+                   "mse", "labels: [2]");
+  };
+  const double expected = loss("log(exp(p) + exp(q))");
+  CHECK(loss("logaddexp(p, q)") == doctest::Approx(expected).epsilon(1e-5));
+  CHECK(loss("logaddexp2(p / 0.6931471805599453, q / 0.6931471805599453) * 0.6931471805599453") ==
+        doctest::Approx(expected).epsilon(1e-5));
+}
+
+TEST_CASE("logsumexp of infinities, and sinh near 0") {
+  CHECK(loss_of("    - Lambda: \"=exp(logsumexp(stack([x * 0 - 1 / zeros_like(x), x * 0 - 1 / "
+                "zeros_like(x)], axis=-1), axis=-1)) + 1\"\n    - Dense: 2\n",
+                "mse", "labels: [2]") > 0);
+  CHECK(loss_of("    - Lambda: \"=sinh(x * 0 + 1e-6) * 1e6\"\n", "mse", "labels: [2]") ==
+        doctest::Approx(loss_of("    - Lambda: \"=x * 0 + 1\"\n", "mse", "labels: [2]")));
 }
 
 TEST_CASE("vectors of zeros have no direction and a derivative of 0") {

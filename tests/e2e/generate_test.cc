@@ -103,6 +103,20 @@ TEST_CASE("generate: the same text on every mesh; samples, stops, files, JSON") 
   const Result lines = trained.generate(
       {"-i", "-", "--sampler", "greedy", "--max-new-tokens", "1", "-q"}, "one\r\n\ntw\n");
   CHECK(lines.out == "one \n---\ntwo\n");
+  // What is shown as it comes has nothing of the stop.
+  for (const char* stop : {"o", "one", "\n"}) {
+    const std::vector<std::string> shown = {"-p",     "one t", "--sampler", "greedy",
+                                            "--stop", stop,    "-q"};
+    std::vector<std::string> as_lines = shown;
+    as_lines.insert(as_lines.end(), {"--format", "jsonl"});
+    const std::string text = parse_json(trained.generate(as_lines).out).at("text");
+    CHECK(trained.generate(shown).out == "one t" + text + "\n");
+  }
+  // Prompts of other lengths than their neighbours.
+  const Result mixed = trained.generate(
+      {"-i", "-", "--sampler", "greedy", "--max-new-tokens", "2", "--rows", "2", "-q"},
+      "one t\no\none two\n");
+  CHECK(mixed.out == "one two\n---\none\n---\none two o\n");
   CHECK(trained.generate({"-p", "one", "-o", "none/x"}).exit_code == 74);
   const Result longer = trained.generate({"-p", "one", "--max-length", "20"});
   CHECK(
@@ -123,6 +137,48 @@ TEST_CASE("generate: an empty prompt begins with the start token; eos_token_id e
   CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0"}) == text);
   CHECK(greedy({"-p", "one t"}) == "one two one\n");
   CHECK(greedy({"-p", "one t", "model.token_ids.eos_token_id=[0, 1]"}) == "one two \n");
+}
+
+TEST_CASE("generate: a stateful model reads each window anew") {
+  const Trained trained;
+  trained.folder.write("t.txt", rhyme());
+  const std::vector<std::string> stateful = {
+      "model.layers=[{Input: {shape: [12], dtype: int32, batch_size: 4}}, {Embedding: {input_dim: "
+      "16, output_dim: 8}}, {LSTM: {units: 8, return_sequences: true, stateful: true}}, {Dense: "
+      "{units: 16}}]",
+      "fit.batch_size=4", "data.remainder=drop", "fit.epochs=1"};
+  const auto train = [&](const std::string& run, std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "c.yaml", "-q", "-o", run});
+    words.insert(words.end(), stateful.begin(), stateful.end());
+    const Result result = meshtrain(words, trained.folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+  };
+  train("plain", {});
+  train("texts", {"callbacks+={TextSamples: {prompts: ['one two one ', 'two one two ', 'one two "
+                  "one ', 'one two one '], every: 5, max_new_tokens: 3}}"});
+  CHECK(trained.folder.read("plain/weights.safetensors") ==
+        trained.folder.read("texts/weights.safetensors"));
+  const std::vector<std::string> words = {
+      "generate",     "plain",     "-p",           "one two one ",     "-p", "two one two ", "-p",
+      "one two one ", "-p",        "one two one ", "--max-new-tokens", "6",  "--rows",       "4",
+      "-q",           "--sampler", "greedy"};
+  const Result result = meshtrain(words, trained.folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const std::vector<std::string> lines = lines_of(result.out);
+  CHECK(result.out.substr(0, result.out.find("---")) ==
+        result.out.substr(result.out.rfind("---\n") + 4));
+}
+
+TEST_CASE("generate: a loss that is an expression does not matter") {
+  const Trained trained;
+  const std::vector<std::string> words = {"-p", "one t", "--sampler", "greedy", "--max-new-tokens",
+                                          "7",  "-q"};
+  std::vector<std::string> other = words;
+  other.emplace_back("compile.loss=\"=mean(y_pred) * 0 + mean(cast(y_true, 'float32'))\"");
+  CHECK(trained.generate(other).out == trained.generate(words).out);
+  // Nor a head that says nothing of its numbers.
+  other.back() = "~compile.loss";
+  CHECK(trained.generate(other).out == trained.generate(words).out);
 }
 
 TEST_CASE("generate refuses what it cannot continue") {
@@ -146,7 +202,8 @@ TEST_CASE("generate refuses what it cannot continue") {
   refuses({"-p", "one", "-p", "XY"}, 3,
           "error[E314]: `prompt 2`: offset 0: the character `X` is not in the vocabulary");
   refuses({"-i", "none.txt"}, 3, "error[E300]: cannot open `none.txt`");
-  refuses({"-p", "one", "--tokenizer", "none"}, 3, "none");
+  refuses({"-p", "one", "--tokenizer", "none"}, 2, "the ids of its own characters");
+  refuses({"-p", "one", "--tokenizer", "none", "~data"}, 3, "none");
   trained.folder.write("dense.yaml", R"(
 model: {layers: [{Input: {shape: [4]}}, {Dense: {units: 2}}]}
 compile: {loss: mse}

@@ -59,7 +59,7 @@ void check_predictions(const TemporaryFolder& folder, const std::string& name,
 TEST_CASE("models that Keras saved predict here what they predicted there") {
   for (const std::string name :
        {"mlp", "convnet", "several", "shared", "resnet", "separable", "normalized", "adapted",
-        "nested", "translated", "heads", "weighed", "counted", "merged"}) {
+        "nested", "translated", "heads", "weighed", "counted", "merged", "frames"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
     const Result imported =
@@ -151,6 +151,24 @@ TEST_CASE("a TimeDistributed model becomes one TimeDistributed for each of its l
   const Result written = meshtrain({"export", "in/config.yaml", "-o", "out.keras"}, folder.path());
   REQUIRE_MESSAGE(written.exit_code == 0, written.err);
   check_predictions(folder, "filmstrip", "in/config.yaml", "out.keras");
+}
+
+TEST_CASE("a TimeDistributed model with masks or branches sees merged steps") {
+  const TemporaryFolder folder;
+  const std::string file = kFolder + "hierarchy.keras";
+  const Result imported = meshtrain({"import", file, "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(imported.err.empty());
+  const std::string config = folder.read("in/config.yaml");
+  CHECK(contains(config, "- MergeSteps: {name: time_distributed_steps, inputs: ids}"));
+  CHECK(contains(config, "- SplitSteps: {name: time_distributed, inputs: [lstm"));
+  check_predictions(folder, "hierarchy", "in/config.yaml", "in/weights.safetensors");
+  check_predictions(folder, "hierarchy", "in/config.yaml", file);
+  const Result written = meshtrain({"export", "in/config.yaml", "-o", "out.keras"}, folder.path());
+  CHECK(written.exit_code == 6);
+  CHECK(contains(written.err,
+                 "error[E417]: layer `time_distributed_1`: `SplitSteps` of steps with "
+                 "a mask cannot be said in Keras"));
 }
 
 TEST_CASE("models are read where whoever started the program ignores the end of children") {

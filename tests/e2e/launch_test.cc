@@ -230,6 +230,7 @@ TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost 
   CHECK_MESSAGE(missing.err.find("error[E614]: mpirun found no `orted` on another host") == 0,
                 missing.err);
   for (const auto& [code, expected] : {std::pair(0, 0),
+                                       {1, 8},  // its own; a process has 70 for its 1
                                        {2, 2},
                                        {75, 75},
                                        {74, 74},
@@ -246,11 +247,54 @@ TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost 
   }
 }
 
+// In place of a process that catches signals: another program than that in place of mpirun. `ready`
+// comes once the shell knows which one to kill: a process that is left keeps the output open.
+constexpr const char* kRank =
+    "cp \"$(command -v bash)\" rank\n"
+    "./rank -c 'trap : USR1 USR2; echo >catches; while :; do sleep 0.05; done' &\nrank=$!\n"
+    "until [ -e catches ]; do sleep 0.01; done\necho >ready\n";
+
+TEST_CASE("an unexpected failure of a process has another code than mpirun's own") {
+  const LaunchFolder folder("exit 70\n");
+  CHECK(run(folder.command({"launch", "--processes", "4", "small.yaml"})).exit_code == 1);
+}
+
+TEST_CASE("a stop before any process can save ends mpirun and has the signal's code") {
+  for (const auto& [number, code] : {std::pair(SIGTERM, 143), {SIGINT, 130}, {SIGUSR1, 143}}) {
+    // The one in the background is as a process that mpirun has forked, and that is none yet.
+    const LaunchFolder folder(
+        "trap 'echo usr1 >got' USR1\n(trap : USR1; while :; do sleep 0.05; done) &\nfork=$!\n"
+        "trap 'kill $fork; echo term >got; exit 0' TERM\necho >ready\n"
+        "while :; do sleep 0.05; done\n");
+    Command command = folder.command({"launch", "--processes", "4", "small.yaml"});
+    command.watch = [&, sent = number](const std::string&, const std::string&, int pid) {
+      return fs::exists(folder.file("ready")) && kill(pid, sent) == 0;
+    };
+    const Result result = run(command);
+    CHECK_MESSAGE(result.exit_code == code, result.err);
+    CHECK(folder.read("got") == "term\n");
+  }
+}
+
+TEST_CASE("launch on one of several processes is refused") {
+  for (const char* rank : {"RANK=0", "RANK=1"}) {
+    const LaunchFolder folder(kWriteDown);
+    Command command = folder.command({"launch", "--processes", "2", "small.yaml"});
+    command.environment.insert(command.environment.end(),
+                               {rank, "WORLD_SIZE=2", "MASTER_ADDR=x", "MASTER_PORT=1"});
+    const Result result = run(command);
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(result.err.find("`launch` starts the processes itself") != std::string::npos,
+                  result.err);
+    CHECK_FALSE(fs::exists(folder.file("words")));
+  }
+}
+
 TEST_CASE("the first signal that stops becomes the one that mpirun hands to all") {
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
-    const LaunchFolder folder(
-        "trap 'echo usr1 >got; exit 75' USR1\ntrap 'echo other >got' TERM "
-        "INT\necho >ready\nwhile :; do sleep 0.05; done\n");
+    const LaunchFolder folder(std::string("trap 'echo usr1 >got; kill $rank; exit 75' USR1\n"
+                                          "trap 'echo other >got; kill $rank' TERM INT\n") +
+                              kRank + "while :; do sleep 0.05; done\n");
     Command command =
         folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3"});
     command.watch = [&](const std::string&, const std::string&, int pid) {
@@ -263,9 +307,9 @@ TEST_CASE("the first signal that stops becomes the one that mpirun hands to all"
 }
 
 TEST_CASE("a signal becomes the one of mpirun's that does the same") {
-  const LaunchFolder folder(
-      "trap 'echo usr1 >>got' USR1\ntrap 'echo usr2 >>got; exit 75' USR2\necho >ready\n"
-      "while :; do sleep 0.05; done\n");
+  const LaunchFolder folder(std::string("trap 'echo usr1 >>got' USR1\n"
+                                        "trap 'echo usr2 >>got; kill $rank; exit 75' USR2\n") +
+                            kRank + "while :; do sleep 0.05; done\n");
   Command command = folder.command(
       {"launch", "--processes", "4", "small.yaml",
        "run.on_signal={SIGUSR1: checkpoint, SIGUSR2: checkpoint-exit, SIGINT: ignore}"});
@@ -288,7 +332,7 @@ TEST_CASE("a run that was asked to save is started again when it is lost") {
   for (const auto& [number, actions] :
        {std::pair(SIGUSR2, "{}"), {SIGUSR1, "{SIGUSR1: checkpoint, SIGUSR2: checkpoint-exit}"}}) {
     const LaunchFolder folder(
-        "[ -e ready ] && exit 0\ntrap 'exit 8' USR1 USR2\necho >ready\n"
+        std::string("[ -e ready ] && exit 0\ntrap 'kill $rank; exit 8' USR1 USR2\n") + kRank +
         "while :; do sleep 0.05; done\n");
     Command command = folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3",
                                       std::string("run.on_signal=") + actions});
@@ -415,6 +459,7 @@ TEST_CASE("the time that a run may take is for all its starts together") {
   const size_t left = calls.find("--max-time=");
   REQUIRE_MESSAGE(left != std::string::npos, calls);
   CHECK(std::stoi(calls.substr(left + std::string("--max-time=").size())) <= 98);
+  CHECK(calls.find("run.max_time=", calls.find('\n')) == std::string::npos);  // given once
   std::vector<std::string> shorter = args;
   shorter.back() = "run.max_time=1s";
   const Result result = run(folder.command(shorter));
@@ -423,7 +468,7 @@ TEST_CASE("the time that a run may take is for all its starts together") {
 }
 
 TEST_CASE("what a restart would not change is not started again") {
-  for (const int code : {0, 1, 2, 3, 4, 5, 6, 74, 75}) {
+  for (const int code : {0, 2, 3, 4, 5, 6, 74, 75}) {
     const LaunchFolder folder(fmt::format("echo x >>count\nexit {}\n", code));
     CHECK(run(folder.command({"launch", "--processes", "4", "--restarts", "3", "small.yaml"}))
               .exit_code == code);

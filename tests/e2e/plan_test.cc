@@ -395,5 +395,31 @@ distribution:
   CHECK(backward == 1);
 }
 
+TEST_CASE("what remat computes again beside norms, other passes may compute again, too") {
+  for (const char* norm : {"LayerNormalization", "RMSNormalization"}) {
+    std::string first;
+    for (const char* remat : {"none", "dots", "block"}) {
+      CAPTURE(remat);
+      const TemporaryFolder folder;
+      folder.write(
+          "c.yaml",
+          std::string("data: {train: {source: random, samples: 8, shape: [12], classes: 3}}\n"
+                      "model:\n  layers:\n    - Input: {shape: [12]}\n"
+                      "    - Dense: {units: 64}\n    - ") +
+              norm +
+              "\n    - Activation: relu\n    - Dense: {units: 3, activation: softmax}\n"
+              "compile: {loss: sparse_categorical_crossentropy, optimizer: adam}\n"
+              "fit: {epochs: 1, batch_size: 4}\n");
+      const Result result = meshtrain({"train", "c.yaml", "-o", "run", "--log-format", "json",
+                                       std::string("model.remat={\".*\": ") + remat + "}"},
+                                      folder.path());
+      REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+      const std::string loss = result.out.substr(result.out.find("\"loss\":"), 24);
+      first = first.empty() ? loss : first;
+      CHECK(loss == first);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meshtrain

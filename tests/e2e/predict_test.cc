@@ -82,7 +82,7 @@ TEST_CASE("predict names files, classes and probabilities, without the training 
   const Result tested = meshtrain({"evaluate", "run", "--log-format=json"}, folder.path());
   const std::vector<std::string> lines = lines_of(folder.read("before.csv"));
   REQUIRE(lines.size() == 31);
-  CHECK(lines[0] == "file,class,probability,out_0,out_1,out_2");
+  CHECK(lines[0] == "file,class,probability,out_cat,out_dog,out_emu");
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> fields = split(lines[i], ',');
     REQUIRE(fields.size() == 6);
@@ -378,6 +378,20 @@ evaluate: {"on": train}
   const Result evaluated = meshtrain({"evaluate", "c.yaml"}, folder.path());
   CHECK(evaluated.exit_code == 0);
   CHECK_MESSAGE(contains(evaluated.err, "warning[W502]: `loss` is NaN"), evaluated.err);
+}
+
+TEST_CASE("predict gives outputs whose steps the model leaves open") {
+  TemporaryFolder folder;
+  folder.write("c.yaml",
+               "model: {layers: [{Input: {shape: [null, 3]}}, {Dense: {name: d, units: 2}}]}\n"
+               "compile: {loss: mse}\n"
+               "data: {train: {source: random, samples: 8, shape: [5, 3], labels: [5, 2]}}\n"
+               "fit: {epochs: 1}\n");
+  REQUIRE(meshtrain({"train", "c.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
+  write_npy(folder.file("x.npy"), HostTensor(DType::kFloat32, {2, 7, 3}));
+  const Result predicted = predict_in(folder, {"run", "-i", "x.npy", "-o", "y.npy"});
+  REQUIRE_MESSAGE(predicted.exit_code == 0, predicted.err);
+  CHECK(read_npy(folder.file("y.npy")).shape() == Shape{2, 7, 2});
 }
 
 TEST_CASE("a training file that changed is a note") {

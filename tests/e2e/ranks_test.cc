@@ -150,6 +150,18 @@ TEST_CASE("a run resumed by other numbers of processes comes to the same bits") 
         tensors_of(folder.file("whole/checkpoints/000018")));
 }
 
+TEST_CASE("verify proves on one process that a run of several resumes bit for bit") {
+  const RanksFolder folder;
+  CHECK(folder.train(2, {"-o", "run", "distribution.reductions=auto"}).exit_code == 0);
+  const Result result = meshtrain({"verify", "run"}, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
+  CHECK(folder.train(2, {"-o", "fast", "distribution.reductions=fast"}).exit_code == 0);
+  const Result fast = meshtrain({"verify", "fast"}, folder.path());
+  CHECK(fast.exit_code == 6);
+  CHECK_MESSAGE(fast.err.find("whose sums one process cannot repeat") != std::string::npos,
+                fast.err);
+}
+
 TEST_CASE("other numbers of processes resume a checkpoint on another mesh") {
   const RanksFolder folder;
   REQUIRE(folder.train(4, {"-o", "first", "fit.epochs=1"}).exit_code == 0);
@@ -307,6 +319,7 @@ TEST_CASE("a folder that not all processes see ends all before the first step") 
   CHECK(count(result.err, "error[E452]: `run`, made by rank 0") == 1);
   CHECK(result.err.find("is not seen by rank 1") != std::string::npos);
   CHECK(result.err.find("`checkpoint: {gather: root}`") != std::string::npos);
+  CHECK_FALSE(fs::exists(folder.file("run/metrics.jsonl")));
 }
 
 // The processes with odd ranks share no folder with rank 0, and none for temporary files.

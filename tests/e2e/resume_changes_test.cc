@@ -151,7 +151,9 @@ TEST_CASE("weights of another model are taken as far as they fit when that is sa
   const Result refused = meshtrain(other, folder.path());
   CHECK(refused.exit_code == 6);
   CHECK(refused.err.find("error[E410]") == 0);
-  CHECK(refused.err.find("`train --partial` takes those that fit") != std::string::npos);
+  CHECK(refused.err.find(
+            "`train --partial`, or `fit: {partial_weights: true}`, takes those that fit") !=
+        std::string::npos);
   std::vector<std::string> partial = other;
   partial.push_back("--partial");
   const Result taken = meshtrain(partial, folder.path());
@@ -159,6 +161,18 @@ TEST_CASE("weights of another model are taken as far as they fit when that is sa
   CHECK(taken.err.find("warning: run/weights.safetensors: other shape: d2/kernel is (8, 3) in the "
                        "file, (8, 4) in the model") != std::string::npos);
   CHECK(weight_bytes(folder, "run", "d1/kernel") == weight_bytes(folder, "other", "d1/kernel"));
+  // The same as a key, which `validate` and sweeps take, too.
+  std::vector<std::string> by_key = other;
+  by_key[3] = "keyed";
+  by_key.emplace_back("fit.partial_weights=true");
+  CHECK(meshtrain(by_key, folder.path()).exit_code == 0);
+  CHECK(weight_bytes(folder, "keyed", "d2/kernel") == weight_bytes(folder, "other", "d2/kernel"));
+  for (const char* last : {"fit.partial_weights=false", "fit.partial_weights=true"}) {
+    CHECK(meshtrain({"validate", "small.yaml", "fit.initial_weights=run/weights.safetensors",
+                     "model.layers.d2.units=4", last},
+                    folder.path())
+              .exit_code == (last == std::string("fit.partial_weights=true") ? 0 : 6));
+  }
   partial[4] = "fit.initial_weights=nothing.safetensors";
   partial[3] = "third";
   CHECK(meshtrain(partial, folder.path()).exit_code == 6);

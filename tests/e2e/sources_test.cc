@@ -196,6 +196,98 @@ evaluate: {on: validation}
   CHECK_MESSAGE(with_place.err.find("--input negative.npy") != std::string::npos, with_place.err);
 }
 
+double log_of(const Result& result, const char* name) {
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return parse_json(lines_of(result.out).back())["logs"][name].get<double>();
+}
+
+TEST_CASE("validation data of another type are not rounded to that of the training data") {
+  TemporaryFolder folder;
+  HostTensor bytes(DType::kUInt8, {40, 3}), floats(DType::kFloat32, {20, 3});
+  HostTensor whole(DType::kInt64, {40, 1}), parts(DType::kFloat64, {20, 1});
+  for (int64_t i = 0; i < 120; ++i) {
+    bytes.set(i, static_cast<double>(i % 3));
+    floats.set(i % 60, static_cast<double>(i % 7) / 8);
+    whole.set(i % 40, static_cast<double>(i % 3));
+    parts.set(i % 20, static_cast<double>(i % 5) / 4);
+  }
+  write_npy(folder.file("x.npy"), bytes);
+  write_npy(folder.file("y.npy"), whole);
+  write_npy(folder.file("vx.npy"), floats);
+  write_npy(folder.file("vy.npy"), parts);
+  write_npy(folder.file("w.npy"), HostTensor(DType::kFloat32, {40}));
+  write_npy(folder.file("vw.npy"), HostTensor(DType::kFloat32, {20, 2}));
+  folder.write("types.yaml", R"(
+data:
+  train: {source: npy, x: x.npy, y: y.npy}
+  validation: {source: npy, x: vx.npy, y: vy.npy}
+model: {layers: [{Input: {shape: [3]}}, {Dense: 1}]}
+compile: {loss: mse}
+fit: {batch_size: 10, epochs: 1}
+evaluate: {on: validation}
+)");
+  const std::vector<std::string> train = {"train", "types.yaml", "-q", "--log-format", "json"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = train;
+    words.insert(words.end(), more.begin(), more.end());
+    return meshtrain(words, folder.path());
+  };
+  // `evaluate` opens the validation data alone.
+  const double in_training = log_of(with({"-o", "run"}), "loss");
+  const double alone =
+      log_of(meshtrain({"evaluate", "run", "-q", "--log-format", "json"}, folder.path()), "loss");
+  CHECK(in_training == doctest::Approx(alone).epsilon(1e-6));
+  const Result weights = with(
+      {"-o", "weighted", "data.train.sample_weight=w.npy", "data.validation.sample_weight=vw.npy"});
+  CHECK(weights.exit_code == 3);
+  CHECK_MESSAGE(weights.err.find("the validation data have sample weights of shape (2,), the train "
+                                 "data ()") != std::string::npos,
+                weights.err);
+}
+
+TEST_CASE("csv: words that only validation has are unknown, however the data are split") {
+  TemporaryFolder folder;
+  std::string table = "word,size,y\n";
+  for (int i = 0; i < 40; ++i) {
+    table += fmt::format("w{},{},{}\n", i, i % 5, i % 2);  // each word once
+  }
+  folder.write("words.csv", table);
+  folder.write("words.yaml", R"(
+data:
+  split: {validation: 0.25}
+  train:
+    source: csv
+    path: words.csv
+    label: y
+    features: {word: word}
+    preprocessing: [{StringLookup: {column: word, output_mode: one_hot}}]
+model: {layers: [{Input: {name: word, shape: ['=vocabulary_size("word")']}}, {Dense: {units: 1, activation: sigmoid}}]}
+compile: {loss: binary_crossentropy}
+fit: {batch_size: 10, epochs: 1}
+)");
+  const auto words_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"train", "words.yaml", "-q", "-o",
+                                      fmt::format("run{}", more.size())};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = meshtrain(words, folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    return parse_json(
+               folder.read(fmt::format("run{}/data.json", more.size())))["tables"][0]["vocabulary"]
+        .size();
+  };
+  CHECK(words_of({}) == 30);
+  CHECK(words_of({"~data.split", "fit.validation_split=0.5"}) == 20);
+  CHECK(words_of({"seed=5", "data.split.test=0.25", "fit.epochs=1"}) == 20);
+  folder.write("words.csv", table + ",1,1\n");
+  const Result missing = meshtrain({"train", "words.yaml"}, folder.path());
+  CHECK(missing.exit_code == 3);
+  CHECK_MESSAGE(missing.err.find("column `word` is empty") != std::string::npos, missing.err);
+  const Result masked = meshtrain(
+      {"train", "words.yaml", "-q", "data.train.preprocessing.StringLookup.mask_token=NA"},
+      folder.path());
+  CHECK_MESSAGE(masked.exit_code == 0, masked.err);
+}
+
 TEST_CASE("hdf5: samples and labels from one file") {
   TemporaryFolder folder;
   const HostTensor x = [] {

@@ -222,7 +222,7 @@ TEST_CASE("a file of a sweep: lists, drawn values, and its mistakes") {
   folder.write("random.yaml",
                "config: small.yaml\nmethod: random\ntrials: 4\nseed: 3\nparameters:\n"
                "  compile.optimizer.learning_rate: {min: 1e-4, max: 1e-1, scale: log}\n"
-               "  model.layers.d1.units: {min: 8, max: 8.5, integer: true}\n  seed: [1, 2]\n");
+               "  model.layers.d1.units: {min: 8, max: 9, integer: true}\n  seed: [1, 2]\n");
   const std::string drawn = in_folder(folder, {"sweep", "random.yaml", "-n"}).out;
   CHECK(lines_of(drawn).size() == 4);
   CHECK(contains(drawn, "units=8"));
@@ -256,7 +256,46 @@ TEST_CASE("a file of a sweep: lists, drawn values, and its mistakes") {
   CHECK(value.exit_code == 2);
   CHECK(contains(value.err, "many"));
   CHECK(contains(in_folder(folder, {"sweep", "small.yaml"}).err, "the sweep varies nothing"));
+  const auto refused = [&](const std::vector<std::string>& words, const char* text) {
+    const Result result = in_folder(folder, words);
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(contains(result.err, text), result.err);
+  };
+  refused({"sweep", "small.yaml", "--grid", "fit.epochs=1,2", "--grid", "epochs=3"},
+          "`--grid fit.epochs` is given twice");
+  refused({"sweep", "small.yaml", "--random", "fit.batch_size=int:1.5..6.7", "--trials", "2"},
+          "must have whole ends");
+  refused({"sweep", "small.yaml", "--grid", "seed=1,2", "seed=5"},
+          "`seed` varies in the sweep and is set for all runs");
+  refused({"sweep", "small.yaml", "--grid", "fit.epochs=1,2", "--epochs", "3"},
+          "varies in the sweep and is set for all runs");
+  refused({"sweep", "small.yaml", "--grid", "seed=1,2", "--random", "fit.epochs=int:1..3"},
+          "--grid and --random do not go together");
+  folder.write("grid.yaml",
+               "config: small.yaml\nmethod: grid\ntrials: 3\nfixed: {fit.epochs: 1}\n"
+               "parameters: {fit.epochs: [1, 2]}\n");
+  refused({"sweep", "grid.yaml"}, "`trials` is for `method: random`");
+  refused({"sweep", "grid.yaml"}, "`fit.epochs` of `fixed` varies in the sweep, too");
   CHECK_FALSE(fs::exists(folder.file("sweeps")));
+}
+
+TEST_CASE("a config that changes while a sweep runs ends it; removed runs are made again") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"sweep",        "small.yaml", "--grid", "seed=1,2,3",
+                                          "fit.epochs=1", "-o",         "s"};
+  CHECK(in_folder(folder, words).exit_code == 0);
+  CHECK(in_folder(folder, {"runs", "rm", "s/002"}).exit_code == 0);
+  CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "3 runs, 1 to do"));
+  CHECK(fs::exists(folder.file("s/002/weights.safetensors")));
+  // A command of the first member writes the file that the second one would read.
+  std::vector<std::string> changing = words;
+  changing.back() = "t";
+  const std::string command = "echo 'fit: {epochs: 2}' >> " + folder.file("small.yaml");
+  changing.push_back("callbacks+={RunCommand: {command: [sh, -c, \"" + command + "\"]}}");
+  changing.erase(std::find(changing.begin(), changing.end(), "fit.epochs=1"));
+  const Result changed = in_folder(folder, changing);
+  CHECK(changed.exit_code != 0);
+  CHECK_FALSE(fs::exists(folder.file("t/003")));
 }
 
 TEST_CASE("hopeless runs are stopped by the median rule and stay stopped") {
@@ -273,12 +312,38 @@ TEST_CASE("hopeless runs are stopped by the median rule and stay stopped") {
                                           "s"};
   const Result result = in_folder(folder, words);
   CHECK(result.exit_code == 0);
-  CHECK(contains(result.out, "hopeless after epoch"));
+  CHECK(contains(result.out, "hopeless: after epoch"));
   const std::vector<Json> hopeless = events_of(folder.file("s/sweep.jsonl"), "hopeless");
   REQUIRE(hopeless.size() == 1);
   CHECK(hopeless[0]["member"] == 4);
   CHECK(hopeless[0]["value"].get<double>() > hopeless[0]["median"].get<double>());
   CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "0 to do"));
+  fs::remove_all(folder.file("s/004"));
+  CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "1 to do"));
+}
+
+TEST_CASE("a sweep whose runs stopped is not done") {
+  const ExampleFolder folder;
+  std::vector<std::string> words = {
+      "sweep", "small.yaml", "--grid", "fit.epochs=400000,1", "run.max_time=1s", "-o", "s"};
+  CHECK(in_folder(folder, words).exit_code == 75);
+  const Result again = in_folder(folder, {"sweep", "s"});
+  CHECK(contains(again.err, "2 runs, "));
+  CHECK_FALSE(contains(again.err, ", 0 to do"));
+}
+
+TEST_CASE("signals do to a sweep what run.on_signal says of them") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"sweep",
+                                          "small.yaml",
+                                          "--grid",
+                                          "seed=1,2",
+                                          "-o",
+                                          "s",
+                                          "run.on_signal={SIGUSR1: checkpoint}"};
+  const Result result = interrupted(folder, words, 1, SIGUSR1);
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(fs::exists(folder.file("s/002/weights.safetensors")));
 }
 
 // A program of Slurm's, played by a script in `bin`.
@@ -380,6 +445,43 @@ TEST_CASE("compare shows what differs, in every form") {
   CHECK(contains(alone.err, "no two of these runs differ in their mesh alone"));
 }
 
+TEST_CASE("compare of several sweeps has what their configs differ in") {
+  const ExampleFolder folder;
+  for (const char* rate : {"0.1", "0.2"}) {
+    CHECK(in_folder(folder, {"sweep", "small.yaml", "--grid", "mesh=2x2,4x1", "-q", "-o",
+                             std::string("s") + rate,
+                             std::string("compile.optimizer.learning_rate=") + rate})
+              .exit_code == 0);
+  }
+  const Result both = in_folder(folder, {"compare", "s0.1", "s0.2", "--check-equal", "1e-5"});
+  CHECK_MESSAGE(both.exit_code == 0, both.out, both.err);
+  CHECK(contains(both.out, "learning_rate"));
+  CHECK_FALSE(contains(in_folder(folder, {"compare", "s0.1"}).out, "learning_rate"));
+}
+
+TEST_CASE("compare is the same in any order, and takes a run that lost its config") {
+  const ExampleFolder folder;
+  for (const char* mesh : {"2x2", "4x1"}) {
+    CHECK(in_folder(folder, {"train", "small.yaml", "-q", "--mesh", mesh, "-o",
+                             std::string("runs/") + mesh})
+              .exit_code == 0);
+  }
+  CHECK(in_folder(folder, {"compare", "runs/2x2", "runs/4x1", "--check-equal", "1e-5"}).exit_code ==
+        0);
+  std::string text = folder.read("runs/4x1/metrics.jsonl");
+  const size_t at = text.find("{\"event\":\"evaluate\"");
+  if (at != std::string::npos) {
+    text.erase(at, text.find('\n', at) + 1 - at);
+    folder.write("runs/4x1/metrics.jsonl", text);
+    for (const auto& [a, b] : {std::pair("runs/2x2", "runs/4x1"), {"runs/4x1", "runs/2x2"}}) {
+      CHECK(in_folder(folder, {"compare", a, b, "--check-equal", "1e-5"}).exit_code == 7);
+    }
+  }
+  fs::remove(folder.file("runs/4x1/config.resolved.yaml"));
+  const Result table = in_folder(folder, {"compare", "runs/2x2", "runs/4x1"});
+  CHECK(lines_of(table.out)[0].size() < 200);
+}
+
 TEST_CASE("the last line of train -q has what a script wants to know") {
   const ExampleFolder folder;
   const Result result = in_folder(folder, {"train", "small.yaml", "--mesh", "4x1", "fit.epochs=2",
@@ -416,6 +518,11 @@ TEST_CASE("runs are listed, tagged, removed and pruned") {
   CHECK_FALSE(fs::exists(folder.file(last)));
   CHECK(fs::exists(folder.file("runs/small/latest/metrics.jsonl")));
   CHECK(in_folder(folder, {"runs", "rm", "small.yaml"}).exit_code == 6);
+  CHECK(in_folder(folder, {"runs", "prune", "--keep", "1", "-n"}).out.empty());  // it has a tag
+  CHECK(in_folder(folder, {"runs", "tag", first, "--remove", "good"}).exit_code == 0);
+  CHECK(in_folder(folder, {"runs", "tag", first, ""}).exit_code == 2);
+  CHECK(in_folder(folder, {"runs", "note", first, "two\nlines"}).exit_code == 2);
+  CHECK(in_folder(folder, {"runs", "list", "nowhere"}).exit_code == 6);
   const Result dry = in_folder(folder, {"runs", "prune", "--keep", "1", "-n"});
   CHECK(dry.out.find(first) == 0);
   CHECK(fs::exists(folder.file(first)));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -11,6 +12,7 @@
 #include "base/json.h"
 #include "command.h"
 #include "data/digits.h"
+#include "data/image.h"
 #include "support/png_file.h"
 #include "support/splitmix.h"
 #include "tensor/npy.h"
@@ -86,6 +88,19 @@ void write_images(const TemporaryFolder& folder, const std::string& name) {
   }
 }
 
+// FOLDER/images and a mask of two classes for each, which is the image itself.
+void write_masked_images(const TemporaryFolder& folder, const std::string& name) {
+  const DigitImages digits = make_digits(30, 5);
+  for (int64_t i = 0; i < 30; ++i) {
+    std::vector<uint8_t> mask(784);
+    const uint8_t* const pixels = digits.images.data<uint8_t>() + i * 784;
+    std::transform(pixels, pixels + 784, mask.begin(),
+                   [](uint8_t pixel) { return static_cast<uint8_t>(pixel > 127 ? 1 : 0); });
+    test::write_png(folder.file(fmt::format("{}/images/{}.png", name, i)), pixels);
+    test::write_png(folder.file(fmt::format("{}/masks/{}.png", name, i)), mask.data());
+  }
+}
+
 std::string idx_bytes(const Shape& shape, const uint8_t* bytes) {
   std::string text = {0, 0, 8, static_cast<char>(shape.size())};
   for (const int64_t size : shape) {
@@ -115,6 +130,12 @@ void write_page_files(const TemporaryFolder& folder) {
   }
   folder.write("digits-labels-idx1-ubyte.gz", idx_bytes({120}, labels.data()));
   write_images(folder, "pets");
+  write_masked_images(folder, "street");
+  for (int i = 0; i < 10; ++i) {
+    const std::string place = i % 2 == 0 ? "reviews/bad" : "reviews/good";
+    std::filesystem::create_directories(folder.file(place));
+    folder.write(fmt::format("{}/{}.txt", place, i), "a review");
+  }
   const HostTensor x = ramp({60, 5}, 0), y = ramp({60}, 4);
   const NamedTensor arrays[] = {{"x", ramp({60, 5}, 0)}, {"y", ramp({60}, 4)}};
   write_npz(folder.file("arrays.npz"), arrays);
@@ -599,6 +620,161 @@ fit: {batch_size: 2, epochs: 3}
   CHECK(contains(jsonl, "\"class_output\":["));  // the layer is called as the column of names
 }
 
+// The lines of a draft that begin with one of the words.
+std::string drafted(const TemporaryFolder& folder, const std::string& file,
+                    const std::vector<std::string>& keys) {
+  std::string out;
+  for (const std::string& line : lines_of(run_ok(folder, {"init", "--from", file}).out)) {
+    const std::string text = line.substr(std::min(line.size(), line.find_first_not_of(' ')));
+    for (const std::string& key : keys) {
+      out += text.starts_with(key) ? text + "\n" : "";
+    }
+  }
+  return out;
+}
+
+TEST_CASE("headers that pandas wrote, years, and a word over numbers are headers") {
+  const TemporaryFolder folder;
+  const auto header = [&](const std::string& first, bool has_fractions) {
+    std::string table = first + "\n";
+    for (int i = 0; i < 30; ++i) {
+      table += has_fractions ? fmt::format("{}.5,{}.25,{}\n", i * 7 % 5, i % 3, i % 2)
+                             : fmt::format("{},{},{}\n", i * 7 % 5, i % 3, i % 2);
+    }
+    folder.write("t.csv", table);
+    return drafted(folder, "t.csv", {"header:"});
+  };
+  CHECK(header("0,1,2", true) == "header: true\n");
+  CHECK(header("2018,2019,2020", true) == "header: true\n");
+  CHECK(header("height,1,2", true) == "header: true\n");
+  CHECK(header("0,1,2", false) == "header: false\n");  // it may be a sample
+  CHECK(header("?,1,1", true) == "header: false\n");   // a number that is missing
+  CHECK(header("3.5,1.5,1", true) == "header: false\n");
+  std::string wide = "0,1,2,3,4\n";
+  for (int i = 0; i < 20; ++i) {
+    wide += fmt::format("{},{},{},{},{}\n", i % 3, i % 5, i % 4, i % 7, i % 2);
+  }
+  folder.write("w.csv", wide);
+  CHECK(drafted(folder, "w.csv", {"header:"}) == "header: true\n");
+}
+
+TEST_CASE("commas and points of thousands are no decimals") {
+  const TemporaryFolder folder;
+  std::string us = "income;age;y\n", de = "area;price;y\n", exact = "a;b;y\n";
+  for (int i = 0; i < 30; ++i) {
+    us += i % 3 == 0 ? fmt::format("{};{};{}\n", 500 + i, 20 + i, i % 2)
+                     : fmt::format("{},{:03};{};{}\n", 10 + i, i * 31, 20 + i, i % 2);
+    de += i % 3 == 0 ? fmt::format("{},5;{},25;{}\n", 30 + i, 400 + i, i % 2)
+                     : fmt::format("{},5;1.{:03},25;{}\n", 30 + i, 100 + i, i % 2);
+    exact += fmt::format("{},{:03};{};{}\n", 10 + i, i * 31 % 1000, i, i % 2);
+  }
+  folder.write("us.csv", us);
+  CHECK(drafted(folder, "us.csv", {"decimal:", "features:"}) == "features: [age]\n");
+  folder.write("de.csv", de);
+  CHECK(drafted(folder, "de.csv", {"decimal:"}) == "decimal: \",\"\n");
+  const std::string seen = run_ok(folder, {"data", "inspect", "de.csv"}).out;
+  CHECK_MESSAGE(contains(seen, "1129.25"), seen);  // the largest price
+  folder.write("exact.csv", exact);                // three decimals in every row
+  CHECK(drafted(folder, "exact.csv", {"decimal:"}) == "decimal: \",\"\n");
+}
+
+TEST_CASE("decimal commas are those of numbers, and texts stay as they are") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "a;b;y\n1.234,5;1.234.567;0\n2,5;192.168.100.200;1\n3;1.234,5 EUR;1\n");
+  folder.write("t.yaml", R"(
+data: {train: {source: csv, path: t.csv, separator: ";", decimal: ",", label: y, categorical: [b]}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 1, activation: sigmoid}}]}
+compile: {loss: binary_crossentropy}
+)");
+  const std::string seen = run_ok(folder, {"data", "inspect", "t.yaml"}).out;
+  CHECK_MESSAGE(contains(seen, "1234.5"), seen);
+  run_ok(folder, {"validate", "t.yaml", "--data",
+                  "data.train.vocabulary={b: [1.234.567, 192.168.100.200, '1.234,5 EUR']}"});
+  folder.write("t.csv", "a;b;y\n1,5;x;0\n48.14;y;1\n");
+  check_refused(folder, {"validate", "t.yaml", "--data"},
+                {"E310", "is `48.14`, which is no number with a decimal comma"});
+}
+
+TEST_CASE("codes are other texts than numbers of the same value") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "zip,y\n1244,0\n2000,1\n3,1\n");
+  folder.write("t.yaml", R"(
+data: {train: {source: csv, path: t.csv, label: y, features: [zip], categorical: [zip], oov_token: "[UNK]"}}
+model: {layers: [{Input: {shape: [1], dtype: int32}}, {Embedding: {input_dim: 4, output_dim: 1}}, Flatten]}
+compile: {loss: mse}
+)");
+  run_ok(folder, {"train", "t.yaml", "-q", "-o", "run"});
+  folder.write("x.csv", "zip\n1244\n01244\n+1244\n2e3\n1244.0\n1244.00\n1244.5\n[UNK]\n");
+  run_ok(folder, {"predict", "run", "-i", "x.csv", "-o", "y.npy"});
+  const HostTensor y = read_npy(folder.file("y.npy"));
+  REQUIRE(y.size() == 8);
+  const std::vector<bool> is_1244 = {true, false, false, false, true, true, false, false};
+  for (int64_t i = 0; i < 8; ++i) {
+    CAPTURE(i);
+    CHECK((y.at(i) == y.at(0)) == is_1244[static_cast<size_t>(i)]);
+    CHECK((y.at(i) == y.at(7)) == !is_1244[static_cast<size_t>(i)]);
+  }
+}
+
+TEST_CASE("texts of several columns of labels are no numbers either") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "x,p,q,r\n1,12 EUR,no,yes\n2,13 EUR,yes,yes\n3,14 EUR,unknown,yes\n");
+  folder.write("t.yaml", R"(
+data: {train: {source: csv, path: t.csv, features: [x], label: [x, p]}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: {units: 2, activation: sigmoid}}]}
+compile: {loss: mse}
+)");
+  check_refused(folder, {"validate", "t.yaml", "--data"},
+                {"E312", "`p`: `MeanSquaredError` takes numbers, and the labels are 3 texts"});
+  check_refused(
+      folder, {"train", "t.yaml", "data.train.label=[q, p]", "compile.loss=binary_crossentropy"},
+      {"E312", "`BinaryCrossentropy` takes yes and no, and the labels are several texts"});
+  check_refused(folder,
+                {"train", "t.yaml", "data.train.label=[x, r]", "compile.loss=binary_crossentropy"},
+                {"E312",
+                 "`r`: `BinaryCrossentropy` takes yes and no, and the labels are one text: "
+                 "`yes`"});
+}
+
+TEST_CASE("numbers of tables have the digits of a float64 model") {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "x,y\n1000000.123,0.5\n1000000.456,1\n");
+  folder.write("t.yaml", R"(
+dtype_policy: float64
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [1]}}, {Dense: 1}]}
+compile: {loss: mse}
+)");
+  CHECK(contains(run_ok(folder, {"data", "inspect", "t.yaml"}).out, "float64"));
+  CHECK(!contains(run_ok(folder, {"data", "inspect", "t.yaml", "data.train.dtype=float32"}).out,
+                  "float64"));
+}
+
+TEST_CASE("JSON is refused with the line that converts it") {
+  const TemporaryFolder folder;
+  folder.write("t.jsonl", "{\"a\": 1}\n");
+  const Result result = meshtrain({"init", "--from", "t.jsonl"}, folder.path());
+  CHECK(result.exit_code == 3);
+  CHECK(contains(result.err, "error[E327]"));
+  CHECK(contains(result.err, "pandas.read_json"));
+  CHECK(contains(result.err, "lines=True"));
+}
+
+TEST_CASE("`evaluate.on` needs its data before training") {
+  const TemporaryFolder folder;
+  folder.write("t.yaml", R"(
+data: {train: {source: random, samples: 8, shape: [3], labels: [1]}}
+model: {layers: [{Input: {shape: [3]}}, {Dense: 1}]}
+compile: {loss: mse}
+)");
+  for (const char* part : {"test", "validation"}) {
+    const Result lacks =
+        meshtrain({"validate", "t.yaml", std::string("evaluate.on=") + part}, folder.path());
+    CHECK(lacks.exit_code == 3);
+    CHECK_MESSAGE(contains(lacks.err, std::string("the config names no `data.") + part), lacks.err);
+  }
+}
+
 TEST_CASE("csv files in gzip are read, profiled and drafted") {
   const TemporaryFolder folder;
   write_page_files(folder);
@@ -636,6 +812,140 @@ compile: {loss: binary_crossentropy}
   }
   run_ok(folder, {"validate", "c.yaml", "data.train.categorical=[y]"});
   run_ok(folder, {"validate", "c.yaml", "compile.loss=mse"});
+}
+
+TEST_CASE("masks: trained with their images, evaluated by class, predicted as PNG files") {
+  const TemporaryFolder folder;
+  write_masked_images(folder, "street");
+  folder.write("masks.yaml", R"(
+seed: 1
+data:
+  train:
+    source: image_folder
+    directory: street/images
+    masks: street/masks
+    mask_values: [1, 0]
+    image_size: 28
+    color_mode: grayscale
+    class_names: [ink, paper]
+  split: {validation: 0.3}
+  transform: [{RandomFlip: horizontal}, {RandomTranslation: {height_factor: 0.1, width_factor: 0.1}}]
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Rescaling: {scale: =1/255}
+    - Conv2D: {filters: 2, kernel_size: 1, activation: softmax}
+compile: {optimizer: {Adam: {learning_rate: 0.3}}, loss: sparse_categorical_crossentropy}
+fit: {batch_size: 7, epochs: 12, class_weight: {ink: 4}}
+)");
+  run_ok(folder, {"train", "masks.yaml", "-q", "-o", "run"});
+  const std::string details = run_ok(folder, {"evaluate", "run", "--details"}).out;
+  CHECK(contains(details, "conv2d: 9 samples, accuracy 0.9"));
+  CHECK(contains(details, "\nink  "));
+  CHECK(contains(details, "of pixels, mean IoU 0."));
+  CHECK(contains(run_ok(folder, {"predict", "run", "-i", "street/images", "-o", "found/"}).err,
+                 "wrote 30 masks to found/: pixels are numbers of `mask_values`"));
+  int64_t right = 0;
+  for (int i = 0; i < 30; ++i) {
+    const Image found = read_image(folder.file(fmt::format("found/{}.png", i)), kAsStored);
+    const Image wanted = read_image(folder.file(fmt::format("street/masks/{}.png", i)), kAsStored);
+    REQUIRE(found.num_bytes() == 784);
+    for (size_t at = 0; at < 784; ++at) {
+      right += found.pixels.get()[at] == wanted.pixels.get()[at] ? 1 : 0;
+    }
+  }
+  CHECK(right > 30 * 784 * 9 / 10);
+  for (const char* place : {"street/images/", "street/masks/"}) {
+    check_refused(folder, {"predict", "run", "-i", "street/images", "-o", place}, {"E140"});
+  }
+  check_refused(
+      folder,
+      {"train", "masks.yaml", "compile.loss=binary_crossentropy", "model.layers.conv2d.filters=1",
+       "model.layers.conv2d.activation=sigmoid", "data.train.mask_values=[9, 0, 1]",
+       "~fit.class_weight", "~data.train.class_names"},
+      {"E312", "`BinaryCrossentropy` takes labels from 0 to 1"});
+  check_refused(folder, {"train", "masks.yaml", "data.train.y=x"}, {"E113", "exclude each other"});
+  run_ok(folder, {"train", "masks.yaml", "-q", "fit.epochs=1", "compile.loss=dice",
+                  "data.label={one_hot: 2}", "~fit.class_weight"});
+  const Result draft = run_ok(folder, {"init", "--from", "street"});
+  CHECK(contains(draft.out, "# 30 images with masks of 2 classes."));
+  folder.write("draft.yaml", draft.out);
+  run_ok(folder, {"train", "draft.yaml", "-q", "fit.epochs=1"});
+  check_refused(folder, {"train", "masks.yaml", "data.train.masks=street/*/*.png"},
+                {"E113", "`masks` has more than one `*`"});
+  check_refused(folder, {"train", "masks.yaml", "data.train.masks=street/images/*_mask.png"},
+                {"E300", "30 of 30 images have no mask in `street/images/*_mask.png`"});
+  check_refused(folder, {"train", "masks.yaml", "~data.train.masks"},
+                {"E113", "`mask_values` is of `masks`, which is not given"});
+}
+
+TEST_CASE("csv: a column names images, whose tags or masks are targets") {
+  const TemporaryFolder folder;
+  write_masked_images(folder, "street");
+  std::string table = "name,wet,cold\n";
+  for (int i = 0; i < 30; ++i) {
+    table += fmt::format("{},{},{}\n", i, i % 2, i % 3 == 0 ? 1 : 0);
+  }
+  folder.write("street.csv", table);
+  folder.write("tags.yaml", R"(
+data:
+  train:
+    source: csv
+    path: street.csv
+    label: [wet, cold]
+    features: {photo: name}
+    preprocessing:
+      - Image: {column: name, directory: street/images, extension: .png, image_size: [14, 20], color_mode: grayscale}
+  split: {validation: 0.3}
+model:
+  layers:
+    - Input: {name: photo, shape: [14, 20, 1]}
+    - Flatten
+    - Rescaling: {scale: =1/255}
+    - Dense: {units: 2, activation: sigmoid}
+compile: {loss: binary_crossentropy}
+fit: {batch_size: 7}
+)");
+  run_ok(folder, {"train", "tags.yaml", "-q", "-o", "run"});
+  const std::string details = run_ok(folder, {"evaluate", "run", "--details"}).out;
+  CHECK(contains(details, "of labels; all labels are right in"));
+  CHECK(contains(details, "\nwet  "));
+  CHECK(contains(details, "street/images/"));
+  folder.write("new.csv", "name\n3\n4\n");
+  CHECK(contains(run_ok(folder, {"predict", "run", "-i", "new.csv", "-o", "-"}).out,
+                 "street/images/4.png,"));
+  folder.write("masks.yaml", R"(
+data:
+  train:
+    source: csv
+    path: street.csv
+    label: mask
+    features: {photo: name}
+    preprocessing:
+      - Image: {column: name, directory: street/images, extension: .png, image_size: 14, color_mode: grayscale}
+      - Mask: {column: mask, directory: street/masks, extension: .png, image_size: 14}
+model:
+  layers:
+    - Input: {name: photo, shape: [14, 14, 1]}
+    - Conv2D: {filters: 2, kernel_size: 3, padding: same, activation: softmax}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {batch_size: 7}
+)");
+  std::string masked = "name,mask\n";
+  for (int i = 0; i < 30; ++i) {
+    masked += fmt::format("{},{}\n", i, i);
+  }
+  folder.write("street.csv", masked);
+  run_ok(folder, {"train", "masks.yaml", "-q", "-o", "masked"});
+  run_ok(folder, {"predict", "masked", "-i", "new.csv", "-o", "found/"});
+  CHECK(std::filesystem::exists(folder.file("found/3.png")));
+  folder.write("street.csv", table);
+  folder.write("gone.csv", "name,wet,cold\n3,1,1\n33,1,0\n");
+  check_refused(folder, {"train", "tags.yaml", "data.train.path=gone.csv"},
+                {"E300", "row 2 (line 3) column `name` is `33`, and there is no file",
+                 "street/images/33.png", "`extension` stands behind each name"});
+  check_refused(folder, {"train", "tags.yaml", "~data.train.features", "data.train.label=wet"},
+                {"E310", "the array `x` has `name`, which is of files, and other columns"});
 }
 
 TEST_CASE("configs/WRITE.md: every block is read, a whole config is trained") {

@@ -320,6 +320,24 @@ TEST_CASE("a place that takes no results is found before training") {
   CHECK(result.err.find("error[E142]: cannot create `file/run`") == 0);
 }
 
+TEST_CASE("a curve that varies by rounding alone has a chart") {
+  for (const char* seed : {"1", "2", "3", "4"}) {
+    const TemporaryFolder folder;
+    folder.write(
+        "c.yaml",
+        "dtype_policy: float64\n"
+        "data: {train: {source: random, samples: 640, shape: [9], classes: 4}}\n"
+        "model: {layers: [{Input: {shape: [9]}}, {Dense: {units: 4, activation: softmax}}]}\n"
+        "compile: {loss: sparse_categorical_crossentropy, optimizer: {SGD: {learning_rate: "
+        "1e-30}}}\n"
+        "fit: {batch_size: 64, epochs: 3}\n");
+    const Result result = meshtrain(
+        {"train", "c.yaml", "-q", "-o", "run", std::string("seed=") + seed}, folder.path());
+    CHECK(result.exit_code == 0);
+    CHECK(folder.read("run/report.html").size() < 500000);
+  }
+}
+
 TEST_CASE("a config that says what it expects: the run is complete and its exit code is 7") {
   ExampleFolder folder;
   const auto with = [&](const std::string& expect) {

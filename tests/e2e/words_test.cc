@@ -57,6 +57,9 @@ TEST_CASE("words of other programs lead to ours") {
                "write `compile.optimizer.learning_rate=VALUE`\n");
   check_misuse({"plan", "small.yaml", "--learning-rate=0.1"},
                "write `compile.optimizer.learning_rate=0.1`\n");
+  check_misuse({"generate", "run", "--top-k", "5"},
+               "unknown option `--top-k`; write `--sampler top_k=40`\n");
+  check_misuse({"generate", "run", "--greedy"}, "write `--sampler greedy`\n");
 }
 
 TEST_CASE("a word after --resume is not its value") {

@@ -86,11 +86,11 @@ bool is_probed(const ClassSpec& spec) {
          !is_cell_class(spec.name);
 }
 
-// No shape of kShapes suits: the inputs of a MaskedLMHead have different ranks, and windows of
-// signals are longer.
+// No shape of kShapes suits: the inputs of a MaskedLMHead have different ranks, windows of signals
+// are longer, and MergeSteps and SplitSteps need each other.
 bool is_never_built(const ClassSpec& spec) {
   return spec.name == "MaskedLMHead" || spec.name == "STFTSpectrogram" ||
-         spec.name == "MelSpectrogram";
+         spec.name == "MelSpectrogram" || spec.name == "MergeSteps" || spec.name == "SplitSteps";
 }
 
 const char* const kShapes[] = {"[]",        "[6]",          "[6, 6]",         "[6, 6, 2]",

@@ -374,9 +374,37 @@ def cast():
     return model
 
 
+def hierarchy():
+    """Words of sentences: a TimeDistributed of a model that makes masks, and of one with branches within masked steps."""
+    words = keras.Sequential([keras.Input((6,), dtype="int32"), L.Embedding(11, 4, mask_zero=True), L.LSTM(3)], name="words")
+    ids = keras.Input((4, 6), dtype="int32", name="ids")
+    x = L.GRU(5, return_sequences=True)(L.TimeDistributed(words)(ids))
+    a = keras.Input((5,))
+    b = L.Dense(5, activation="tanh")(a)
+    both = keras.Model(a, L.Add()([b, L.BatchNormalization()(b)]), name="both")
+    steps = keras.Input((4, 5), name="steps")
+    y = L.TimeDistributed(both)(L.Masking(-1.0)(steps))
+    model = keras.Model([ids, steps], [L.LSTM(2)(x), L.LSTM(2)(y)])
+    model.compile("adam", "mse")
+    return model
+
+
+def frames():
+    """Steps that operations move into the batch and out of it; an operation of layers called as its operands are here."""
+    video = keras.Input((3, 6, 6, 2))
+    x = keras.ops.reshape(video, (-1, 6, 6, 2))
+    x = L.Conv2D(3, 3, activation="relu")(x)
+    x = L.GlobalMaxPooling2D()(x)
+    x = L.LSTM(4)(keras.ops.reshape(x, (-1, 3, 3)))
+    first, second = L.Dense(2, name="x1")(x), L.Dense(2, name="x2")(x)
+    model = keras.Model(video, second - first)
+    model.compile("adam", "mse")
+    return model
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
           hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
-          unsized, halved, filmstrip, merged, cast]
+          unsized, halved, filmstrip, merged, cast, hierarchy, frames]
 
 
 def fill(model, seed):
@@ -403,6 +431,8 @@ def samples(model, seed, count=3):
             out[x.name][..., 0] = True
     if model.name == "cast":  # steps that are left out
         out["x"][0, 2:] = out["x"][1, 1] = 0
+    if "steps" in out:
+        out["steps"][0, 2:] = out["steps"][1, 1] = -1
     return out
 
 

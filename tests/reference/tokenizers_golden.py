@@ -106,6 +106,20 @@ def cases(tokenizer, texts):
     return out
 
 
+def metaspace(tokenizer):
+    """The tokens of llama2 with Metaspace in place of its normalizer, as newer files have it."""
+    out = []
+    texts = ["Once upon  a time", " leading", "a<s>b c<s> d", "\u2581x y", "", "  ", "x"]
+    for scheme, splits in (("first", False), ("first", True), ("always", True), ("never", True)):
+        data = json.loads(tokenizer.to_str())
+        data["normalizer"] = None
+        data["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": splits}
+        data["decoder"]["decoders"] = [{"type": "ByteFallback"}, data["pre_tokenizer"]]
+        changed = {key: data[key] for key in ("normalizer", "pre_tokenizer", "decoder")}
+        out.append({**changed, "cases": cases(Tokenizer.from_str(json.dumps(data)), texts)})
+    return out
+
+
 def main():
     text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")[:200000]
     OUT.mkdir(exist_ok=True)
@@ -128,6 +142,7 @@ def main():
         texts = TEXTS + LINE_TEXTS if tokenizer in (smollm, deepseek, lines) else TEXTS
         (OUT / name / "cases.json").write_text(json.dumps(cases(tokenizer, texts)) + "\n")
         (OUT / name / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False) + "\n")
+    (OUT / "metaspace.json").write_text(json.dumps(metaspace(tokenizers["llama2"])) + "\n")
     folder = OUT / "gpt2_files"
     folder.mkdir(exist_ok=True)
     gpt2.model.save(str(folder))

@@ -4,11 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "support/memory_meter.h"
 #include "support/sampled.h"
 #include "support/splitmix.h"
 #include "support/temp_folder.h"
@@ -22,26 +22,6 @@ struct MalformedFile {
   std::string says;  // part of the message
 };
 
-// The most memory that this process has had since reset_peak_memory(), in bytes (Linux: VmHWM).
-inline size_t peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) {
-      return std::stoul(line.substr(6)) * 1024;
-    }
-  }
-  return 0;
-}
-inline void reset_peak_memory() {
-  std::ofstream("/proc/self/clear_refs") << "5";
-}
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kMemoryIsExact = false;  // freed memory stays in quarantine
-#else
-constexpr bool kMemoryIsExact = true;
-#endif
-
 using ReadFile = std::function<void(const std::string& path)>;
 
 // Each file must be refused with its code and the exit code, naming the file, and take no more
@@ -52,11 +32,9 @@ inline void check_malformed(const std::vector<MalformedFile>& table, const std::
   for (const MalformedFile& file : table) {
     CAPTURE(file.what);
     const std::string path = folder.write(file_name, file.content);
-    reset_peak_memory();
-    const size_t before = peak_memory();
+    const MemoryMeter memory;
     const Caught error = caught([&] { read(path); });
-    const size_t bound = 2 * file.content.size() + (size_t{16} << 20);
-    CHECK((!kMemoryIsExact || peak_memory() - before <= bound));
+    CHECK(memory.peak() <= 2 * file.content.size() + (size_t{16} << 20));
     CAPTURE(error.text);
     CHECK(error.code == file.code);
     CHECK(error.exit_code == exit_code);

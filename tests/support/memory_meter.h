@@ -63,7 +63,11 @@ class MemoryMeter {
     std::ofstream("/proc/self/clear_refs") << "5";  // the most so far is what there is now
     before_ = most();
   }
-  size_t peak() const { return most() - before_; }
+  // Linux counts resident pages on each core and adds them up late: less than before means none.
+  size_t peak() const {
+    const size_t now = most();
+    return now > before_ ? now - before_ : 0;
+  }
 
  private:
   static size_t most() {

@@ -161,6 +161,9 @@ const Entries kStepLayers = {
     "ELU: {name: a@}|Dropout: {name: b@, rate: 0.2}|CustomScaleLayer: {scale: 0.3, inputs: [a@, "
     "b@]}",
     "TimeDistributed: {layer: {BatchNormalization: {}}}",
+    "Masking: {name: a@, mask_value: 0.5}|MergeSteps|Dense: {units: 4, activation: tanh}|Dropout: "
+    "0.3|BatchNormalization: {name: b@}|SplitSteps: {inputs: [b@, a@]}|GRU: {units: 4, "
+    "return_sequences: true}",
     "SpectralNormalization: {layer: {Dense: {units: 4, activation: tanh}}}",
     "STFTSpectrogram: {mode: real, frame_length: 4, frame_step: 2, fft_length: 4}",
     "Flatten|MelSpectrogram: {num_mel_bins: 4, sampling_rate: 64, sequence_stride: 4, "
@@ -188,6 +191,10 @@ const Entries kVolumeLayers = {
     "UpSampling3D: {size: [1, 2, 1]}",
     "SpatialDropout3D: 0.3",
     "BatchNormalization",
+    "ELU: {name: a@}|MergeSteps|Conv2D: {filters: 4, kernel_size: 2, padding: same}|"
+    "BatchNormalization: {name: b@}|SplitSteps: {inputs: [b@, a@]}",
+    "ELU: {name: a@}|MergeSteps|MergeSteps|LSTM: {units: 4, return_sequences: true}|SplitSteps: "
+    "{steps: 3, name: b@}|SplitSteps: {inputs: [b@, a@]}",
     "ConvLSTM2D: {filters: 4, kernel_size: [2, 3], padding: same, return_sequences: true}",
     "Reshape: [2, 2, 3, 4, 4]|ConvLSTM3D: {filters: 4, kernel_size: 2, padding: same, "
     "return_sequences: true}|Reshape: [4, 3, 4, 4]",

@@ -1,5 +1,6 @@
 // Attention on a shard, through the loops of simd/attention.cc. A unit of the forward pass is one
 // query head, of the gradient one key head with the query heads that read it.
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/kernel_table.h"
@@ -11,15 +12,21 @@ namespace meshtrain::cpu {
 namespace {
 
 constexpr double kAttentionFlopsRate = 30;
+constexpr int64_t kLeastSize = 16;           // of bfloat16
 constexpr double kNanosecondsOfScore = 0.5;  // mask, exponential, packing
 
 class Attention : public Kernel {
  public:
-  Attention(const AttentionShape& shape, const AttentionMasks& masks)
+  // `stored`: the type of the arrays that those of the shape's type were widened from.
+  Attention(const AttentionShape& shape, const AttentionMasks& masks, DType stored)
       : shape_(shape),
         masks_(masks),
         item_(static_cast<int64_t>(dtype_size(shape.dtype))),
-        type_(type_index(shape.dtype)) {
+        type_(type_index(stored)) {
+    // Loops of pairs have little to gain below a vector's width.
+    const bool is_small = std::min({shape.head_size, shape.value_size, shape.keys}) < kLeastSize;
+    if (kernels().attention[type_] == nullptr || is_small)
+      type_ = type_index(shape.dtype);
     MESHTRAIN_CHECK(kernels().attention[type_] != nullptr, "no attention of {}",
                     dtype_name(shape.dtype));
   }
@@ -114,8 +121,8 @@ class Attention : public Kernel {
 
 class AttentionForward final : public Attention {
  public:
-  explicit AttentionForward(const AttentionSpec& spec)
-      : Attention(spec.shape, spec.masks), spec_(spec) {}
+  AttentionForward(const AttentionSpec& spec, DType stored)
+      : Attention(spec.shape, spec.masks, stored), spec_(spec) {}
   int64_t units() const override { return shape_.batch * shape_.heads; }
   size_t scratch_bytes() const override {
     AttentionArgs a;
@@ -157,8 +164,8 @@ class AttentionForward final : public Attention {
 
 class AttentionGradient final : public Attention {
  public:
-  explicit AttentionGradient(const AttentionGradSpec& spec)
-      : Attention(spec.shape, spec.masks), spec_(spec) {}
+  AttentionGradient(const AttentionGradSpec& spec, DType stored)
+      : Attention(spec.shape, spec.masks, stored), spec_(spec) {}
   int64_t units() const override { return shape_.batch * shape_.groups; }
   size_t scratch_bytes() const override {
     AttentionArgs a;
@@ -235,7 +242,7 @@ void CpuLowering::make(const AttentionSpec& spec) {
   wide.k = read(dtype, spec.k, n.k);
   wide.v = read(dtype, spec.v, n.v);
   wide.o = written(dtype, spec.o, n.o);
-  add(std::make_unique<AttentionForward>(wide));
+  add(std::make_unique<AttentionForward>(wide, dtype));
 }
 
 void CpuLowering::make(const AttentionGradSpec& spec) {
@@ -251,7 +258,7 @@ void CpuLowering::make(const AttentionGradSpec& spec) {
   wide.dq = written(dtype, spec.dq, n.q);
   wide.dk = written(dtype, spec.dk, n.k);
   wide.dv = written(dtype, spec.dv, n.v);
-  add(std::make_unique<AttentionGradient>(wide));
+  add(std::make_unique<AttentionGradient>(wide, dtype));
 }
 
 }  // namespace meshtrain::cpu

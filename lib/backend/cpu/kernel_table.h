@@ -105,7 +105,8 @@ struct PoolArgs {
 
 // Attention of one batch item and one key head (ir/ops/attention.cc has the formulas). Row i of
 // reader r's queries is at q + i * q_row + r * head_size, and so on; keys and values have one head.
-// Null: absent. float32 and float64.
+// Null: absent. float32 and float64; the loops of bfloat16, which not all processors have, take
+// float32 arrays of values that bfloat16 holds.
 struct AttentionArgs {
   int64_t queries = 0, keys = 0, readers = 1, head_size = 0, value_size = 0;
   int64_t q_row = 0, k_row = 0, v_row = 0, o_row = 0;

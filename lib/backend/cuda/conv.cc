@@ -42,13 +42,13 @@ std::vector<int64_t> channels_last(const std::vector<int64_t>& dims) {
 }
 
 CudnnObject tensor(const Core& core, Uid uid, DType dtype, const std::vector<int64_t>& dims,
-                   const std::vector<int64_t>& strides, const std::byte* data) {
+                   const std::vector<int64_t>& strides, uint32_t alignment) {
   CudnnObject result(core, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   result.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(uid));
   result.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cudnn_type(dtype));
   result.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
   result.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
-  result.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{std::min(alignment_of(data, 0), 16u)});
+  result.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{alignment});
   result.finalize();
   return result;
 }
@@ -89,16 +89,25 @@ OperationNames names_of(gpu::ConvOp op) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-std::string key_of(const gpu::Conv& conv) {
+// Of x, the kernel and y. `anywhere`: as if they stood behind others of their size, as in another
+// process they may (matmul_layout.h).
+std::array<uint32_t, 3> alignments_of(const gpu::Conv& conv, bool anywhere) {
+  const ConvShape& s = conv.shape;
+  return {alignment_of(conv.x, anywhere ? s.input_bytes() : 0),
+          alignment_of(conv.kernel, anywhere ? s.kernel_elements() * s.item_size() : 0),
+          alignment_of(conv.y, anywhere ? s.output_bytes() : 0)};
+}
+
+std::string key_of(const gpu::Conv& conv, bool anywhere) {
   const ConvShape& s = conv.shape;
   constexpr const char* kNames[] = {"conv", "conv dgrad", "conv wgrad"};
   return fmt::format(
       "{} {} x{} input {} channels {} output {} filters {} cells {} strides {} dilations {} pads "
-      "{} groups {} @{},{},{}",
+      "{} groups {} @{}",
       kNames[static_cast<int>(conv.op)], dtype_name(s.dtype), conv.images, fmt::join(s.input, "x"),
       s.channels, fmt::join(s.output, "x"), s.filters, fmt::join(s.cells, "x"),
       fmt::join(s.strides, "x"), fmt::join(s.dilations, "x"), fmt::join(s.pads, ","), s.groups,
-      alignment_of(conv.x, 0), alignment_of(conv.kernel, 0), alignment_of(conv.y, 0));
+      fmt::join(alignments_of(conv, anywhere), ","));
 }
 
 }  // namespace
@@ -155,7 +164,7 @@ Convs::~Convs() {
 }
 
 const ConvPlan& Convs::plan(const gpu::Conv& conv) {
-  const std::string key = key_of(conv);
+  const std::string key = key_of(conv, !core_.options.measure);
   const auto found = plans_.find(key);
   if (found != plans_.end())
     return *found->second;
@@ -187,10 +196,11 @@ void Convs::add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts
   description.finalize();
 
   const OperationNames names = names_of(conv.op);
-  CudnnObject x = tensor(core_, kX, dtype, layout.x, layout.x_strides, conv.x);
+  const auto alignments = alignments_of(conv, !core_.options.measure);
+  CudnnObject x = tensor(core_, kX, dtype, layout.x, layout.x_strides, alignments[0]);
   CudnnObject kernel =
-      tensor(core_, kKernel, dtype, layout.kernel, layout.kernel_strides, conv.kernel);
-  CudnnObject y = tensor(core_, kY, dtype, layout.y, layout.y_strides, conv.y);
+      tensor(core_, kKernel, dtype, layout.kernel, layout.kernel_strides, alignments[1]);
+  CudnnObject y = tensor(core_, kY, dtype, layout.y, layout.y_strides, alignments[2]);
   CudnnObject operation(core_, names.type);
   operation.set(names.conv, description);
   operation.set(names.x, x);

@@ -76,7 +76,12 @@ class Convs {
   size_t measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& choices,
                  const std::string& key);
   bool is_measured() const;
-  std::string cache_key(const std::string& key) const;  // with the library and the device
+  // The largest workspace of an engine. Most of those for float32 copy their operands into another
+  // layout; what is left without them computes without tensor cores. Several processes, which
+  // cannot do with less where memory is short, have 512 MiB.
+  size_t most_workspace(const gpu::Conv& conv) const;
+  // With the library, the device and the largest workspace.
+  std::string cache_key(const gpu::Conv& conv, const std::string& key) const;
   // The result at `memory`, the workspace behind it.
   void run_trial(const CudnnObject& plan, const gpu::Conv& conv, std::byte* memory) const;
   void enqueue(const CudnnObject& plan, const std::byte* x, const std::byte* kernel,
@@ -88,7 +93,7 @@ class Convs {
   cudnnHandle_t handle_ = nullptr;
   std::map<std::string, std::unique_ptr<ConvPlan>> plans_;
   std::vector<std::unique_ptr<ConvPlan>> replaced_;
-  size_t most_workspace_ = size_t{512} << 20;
+  std::optional<size_t> most_workspace_;  // where memory was short
   TuningSeconds tuning_;
 };
 

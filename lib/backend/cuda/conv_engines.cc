@@ -77,7 +77,7 @@ std::optional<ConvCandidate> Convs::candidate(const gpu::Conv& conv, CudnnObject
   if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
     return std::nullopt;
   const int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  if (bytes > static_cast<int64_t>(most_workspace_))
+  if (bytes > static_cast<int64_t>(most_workspace(conv)))
     return std::nullopt;
   return ConvCandidate{place, std::move(config), std::move(engine), std::move(plan),
                        static_cast<size_t>(bytes)};
@@ -104,7 +104,7 @@ std::vector<ConvCandidate> Convs::candidates(const gpu::Conv& conv,
 // another library's.
 std::optional<ConvCandidate> Convs::kept(const gpu::Conv& conv, std::vector<CudnnObject>& configs,
                                          const std::string& key) const {
-  const std::optional<std::string> text = cache_->find(kEngineKind, cache_key(key));
+  const std::optional<std::string> text = cache_->find(kEngineKind, cache_key(conv, key));
   size_t place = 0;
   if (!text || std::sscanf(text->c_str(), "%zu", &place) != 1 || place >= configs.size())
     return std::nullopt;
@@ -122,9 +122,18 @@ bool Convs::is_measured() const {
   return cache_ != nullptr && cache_->keeps() && core_.options.measure;
 }
 
-std::string Convs::cache_key(const std::string& key) const {
+size_t Convs::most_workspace(const gpu::Conv& conv) const {
+  constexpr size_t kUsual = size_t{512} << 20, kBesides = size_t{64} << 20;
+  const ConvShape& s = conv.shape;
+  const auto operands = static_cast<size_t>(conv.images * (s.input_bytes() + s.output_bytes()) +
+                                            s.kernel_elements() * s.item_size());
+  return most_workspace_.value_or(core_.options.measure ? std::max(kUsual, operands + kBesides)
+                                                        : kUsual);
+}
+
+std::string Convs::cache_key(const gpu::Conv& conv, const std::string& key) const {
   return fmt::format("cuDNN {}, {}, {}, {} workspace, {}", cudnn().cudnnGetVersion(), core_.name,
-                     core_.options.use_tf32 ? "tf32" : "float32", most_workspace_, key);
+                     core_.options.use_tf32 ? "tf32" : "float32", most_workspace(conv), key);
 }
 
 std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string& key) {
@@ -168,11 +177,17 @@ size_t Convs::measure(const gpu::Conv& conv, const std::vector<ConvCandidate>& c
     fastest = fastest_of(core_, tuning_, choices.size(),
                          [&](size_t i) { run_trial(choices[i].plan, conv, trial.data()); });
   }
-  cache_->store(kEngineKind, cache_key(key), text_of(choices[fastest]));
-  const std::optional<std::string> text = cache_->find(kEngineKind, cache_key(key));
-  const auto known = std::find_if(choices.begin(), choices.end(),
-                                  [&](const ConvCandidate& one) { return text_of(one) == text; });
-  return known == choices.end() ? 0 : static_cast<size_t>(known - choices.begin());
+  const auto known = [&]() -> std::optional<size_t> {
+    const std::optional<std::string> text = cache_->find(kEngineKind, cache_key(conv, key));
+    const auto at = std::find_if(choices.begin(), choices.end(),
+                                 [&](const ConvCandidate& one) { return text_of(one) == text; });
+    return at == choices.end() ? std::nullopt
+                               : std::optional(static_cast<size_t>(at - choices.begin()));
+  };
+  if (const std::optional<size_t> other = known())
+    return *other;
+  cache_->store(kEngineKind, cache_key(conv, key), text_of(choices[fastest]));
+  return known().value_or(0);
 }
 
 bool Convs::save_workspace() {

@@ -32,11 +32,13 @@ bool uses_epilogues() {
   return text == nullptr || std::string_view(text) != "0";
 }
 
-bool is_ours(const gpu::Matmul& matmul, bool use_tf32) {
+bool is_ours(const gpu::Matmul& matmul, const gpu::DeviceOptions& options) {
   const gpu::Epilogue& epilogue = *matmul.epilogue;
-  if (epilogue.bias != nullptr && alignment_of(epilogue.bias, 0) < 16)
+  const std::optional<MatmulLayout> layout = matmul_layout(matmul.spec);
+  if (epilogue.bias != nullptr &&
+      (!layout || alignments_of(matmul, *layout, !options.measure).bias < 16))
     return false;
-  const bool is_exact = matmul.spec.dtype == DType::kFloat32 && !use_tf32;
+  const bool is_exact = matmul.spec.dtype == DType::kFloat32 && !options.use_tf32;
   return epilogue.activation == gpu::Activation::kNone ||
          (epilogue.activation == gpu::Activation::kGelu && !is_exact);
 }

@@ -29,7 +29,7 @@ struct EpilogueTimes {
 // exact as products in TF32 and bfloat16, not as those in float32. A bias that is aligned to less
 // than 16 bytes has been read by kernels that take it for more (pytorch/pytorch, pull request
 // 194497).
-bool is_ours(const gpu::Matmul& matmul, bool use_tf32);
+bool is_ours(const gpu::Matmul& matmul, const gpu::DeviceOptions& options);
 
 // The choice where nothing is measured, the same for every run and process on a kind of GPU
 // (`compute`: 90 for compute capability 9.0). A short product is fused: a launch costs it as much

@@ -40,23 +40,24 @@ cublasLtEpilogue_t epilogue_of(const gpu::Epilogue& epilogue) {
 }
 
 // Everything that a choice of algorithm depends on, but for the device and the library.
-std::string text_of(const gpu::Matmul& matmul, const MatmulLayout& layout, bool use_tf32) {
+std::string text_of(const gpu::Matmul& matmul, const MatmulLayout& layout,
+                    const gpu::DeviceOptions& options) {
   const MatmulSpec& spec = matmul.spec;
-  const int64_t item = static_cast<int64_t>(dtype_size(spec.dtype));
-  const auto describe = [&](const ColumnMatrix& matrix, const std::byte* data, int64_t step) {
+  const MatmulAlignments alignments = alignments_of(matmul, layout, !options.measure);
+  const auto describe = [&](const ColumnMatrix& matrix, int64_t step, uint32_t alignment) {
     return fmt::format(" {}{}x{}/{}+{}@{}", matrix.is_transposed ? "t" : "n", matrix.rows,
-                       matrix.columns, matrix.leading, step, alignment_of(data, step * item));
+                       matrix.columns, matrix.leading, step, alignment);
   };
   std::string key = fmt::format(
-      "{}{}{}{}{}{} x{}", dtype_name(spec.dtype), use_tf32 ? " tf32" : "",
-      spec.accumulate ? " accumulate" : "", describe(layout.first, spec.b, matmul.b_step),
-      describe(layout.second, spec.a, matmul.a_step),
-      describe(layout.result, matmul.result(), matmul.c_step), matmul.batch);
+      "{}{}{}{}{}{} x{}", dtype_name(spec.dtype), options.use_tf32 ? " tf32" : "",
+      spec.accumulate ? " accumulate" : "", describe(layout.first, matmul.b_step, alignments.b),
+      describe(layout.second, matmul.a_step, alignments.a),
+      describe(layout.result, matmul.c_step, alignments.c), matmul.batch);
   if (matmul.epilogue) {
     const gpu::Epilogue& epilogue = *matmul.epilogue;
     key += fmt::format(" epilogue {}", static_cast<int>(epilogue_of(epilogue)));
     if (epilogue.bias != nullptr)
-      key += fmt::format(" @{}", alignment_of(epilogue.bias, 0));
+      key += fmt::format(" @{}", alignments.bias);
   }
   return key;
 }
@@ -72,7 +73,7 @@ MatmulLayout layout_of(const MatmulSpec& spec) {
 }  // namespace
 
 std::string Matmuls::key_of(const gpu::Matmul& matmul) const {
-  return text_of(matmul, layout_of(matmul.spec), core_.options.use_tf32);
+  return text_of(matmul, layout_of(matmul.spec), core_.options);
 }
 
 const MatmulPlan* Matmuls::find_plan(const gpu::Matmul& matmul) {

@@ -31,4 +31,17 @@ uint32_t alignment_of(const std::byte* data, int64_t step) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
+MatmulAlignments alignments_of(const gpu::Matmul& matmul, const MatmulLayout& layout,
+                               bool anywhere) {
+  const auto item = static_cast<int64_t>(dtype_size(matmul.spec.dtype));
+  const auto of = [&](const std::byte* data, const ColumnMatrix& matrix, int64_t step) {
+    return alignment_of(data, (step | (anywhere ? matrix.leading * matrix.columns : 0)) * item);
+  };
+  const std::byte* const bias = matmul.epilogue ? matmul.epilogue->bias : nullptr;
+  return {of(matmul.spec.a, layout.second, matmul.a_step),
+          of(matmul.spec.b, layout.first, matmul.b_step),
+          of(matmul.result(), layout.result, matmul.c_step),
+          alignment_of(bias, anywhere ? matmul.spec.n * item : 0)};
+}
+
 }  // namespace meshtrain::cuda

@@ -24,8 +24,16 @@ struct MatmulLayout {
 std::optional<MatmulLayout> matmul_layout(const MatmulSpec& spec);
 
 // The largest power of two, up to 16, of which both the address and all the batches' are multiples
-// (`step` bytes apart). No more than kernels look at: a chunk is in one block of memory behind
-// others or, in another process, alone, and must have the same algorithm in both.
+// (`step` bytes apart). No more than kernels look at.
 uint32_t alignment_of(const std::byte* data, int64_t step);
+
+// Those of what a product reads and writes. `anywhere`: as if each stood behind others of its size.
+// A chunk is in one block of memory behind others or, in another process, alone, and must have the
+// same algorithm in both where nothing is measured.
+struct MatmulAlignments {
+  uint32_t a, b, c, bias;
+};
+MatmulAlignments alignments_of(const gpu::Matmul& matmul, const MatmulLayout& layout,
+                               bool anywhere);
 
 }  // namespace meshtrain::cuda

@@ -44,16 +44,15 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Core& core, cublas
     core.check(cublas_lt().cublasLtMatmulPreferenceSetAttribute(made, which, &value, sizeof(value)),
                "cublasLtMatmulPreferenceSetAttribute");
   };
-  const int64_t item = static_cast<int64_t>(dtype_size(plan.dtype));
-  const MatmulSpec& spec = matmul.spec;
-  const uint32_t result_alignment = alignment_of(matmul.result(), matmul.c_step * item);
+  const MatmulAlignments alignments =
+      alignments_of(matmul, matmul_layout(matmul.spec).value(), !core.options.measure);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(spec.b, matmul.b_step * item));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(spec.a, matmul.a_step * item));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments.b);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.a);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.c);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.c);
 
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
   int count = 0;
@@ -162,7 +161,7 @@ bool Matmuls::offers(const gpu::Matmul& matmul) {
 }
 
 bool Matmuls::is_fused(const gpu::Matmul& matmul) {
-  if (!uses_epilogues() || !is_ours(matmul, core_.options.use_tf32))
+  if (!uses_epilogues() || !is_ours(matmul, core_.options))
     return false;
   const std::string key = key_of(matmul);
   const auto known = fused_.find(key);

@@ -14,7 +14,9 @@ constexpr size_t kLongestLog = 4000;
 // --fmad=false: a product and a sum round the same whether or not they came into one kernel, so
 // that a value does not depend on what is fused with it, and equals the CPU's. Kernels that want
 // speed from it say fmaf. No fast math: NaN, infinity and subnormal numbers keep their meaning.
-constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false", "--minimal"};
+// Warnings are of functions that a text does not call, and would hide an error.
+constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false", "--minimal",
+                                    "--disable-warnings"};
 
 // Kernels of a text on all cores of the host, which 13.0 can. Rounding is the PTX's and the same;
 // machine code is scheduled otherwise, and equal in each compilation.

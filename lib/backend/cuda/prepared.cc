@@ -247,10 +247,11 @@ void add(std::string& text, const gpu::Launch& launch) {
 }
 void add(std::string& text, const gpu::Matmul& matmul) {
   const MatmulSpec& s = matmul.spec;
-  text += fmt::format("matmul {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", dtype_name(s.dtype),
-                      fmt::ptr(s.a), fmt::ptr(s.b), fmt::ptr(s.c), s.m, s.n, s.k, s.a_row,
-                      s.a_column, s.b_row, s.b_column, s.c_row, matmul.batch, matmul.a_step,
-                      matmul.b_step, matmul.c_step);
+  text +=
+      fmt::format("matmul {}{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", dtype_name(s.dtype),
+                  s.accumulate ? " accumulate" : "", fmt::ptr(s.a), fmt::ptr(s.b), fmt::ptr(s.c),
+                  s.m, s.n, s.k, s.a_row, s.a_column, s.b_row, s.b_column, s.c_row, matmul.batch,
+                  matmul.a_step, matmul.b_step, matmul.c_step);
   if (matmul.epilogue) {
     const gpu::Epilogue& epilogue = *matmul.epilogue;
     text += fmt::format(" epilogue {} {} {} ", fmt::ptr(epilogue.bias),

@@ -211,6 +211,25 @@ void read_normalizer(const TokenizerField& field, TokenizerSpec& spec) {
   }
 }
 
+// The older files have `add_prefix_space` for the scheme.
+Metaspace read_metaspace(const TokenizerField& part) {
+  Metaspace out;
+  out.mark = part["replacement"].text();
+  if (out.mark.empty()) {
+    part["replacement"].wrong("one character");
+  }
+  const std::string scheme =
+      part["prepend_scheme"].text_or(part["add_prefix_space"].flag(true) ? "always" : "never");
+  out.before = scheme == "always"  ? Metaspace::Before::kAll
+               : scheme == "first" ? Metaspace::Before::kFirst
+                                   : Metaspace::Before::kNothing;
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    part["prepend_scheme"].unsupported("`" + scheme + "`");
+  }
+  out.splits = part["split"].flag(true);
+  return out;
+}
+
 void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
   for (const TokenizerField& part : parts_of(field, "pretokenizers")) {
     const std::string type = part.type();
@@ -223,6 +242,11 @@ void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
       if (part["use_regex"].flag(true)) {
         spec.splits.emplace_back(gpt2_pattern());
       }
+    } else if (type == "Metaspace" && !spec.is_byte_level && !spec.has_bert_words &&
+               spec.splits.empty() && !spec.metaspace) {
+      spec.metaspace = read_metaspace(part);
+    } else if (spec.metaspace) {
+      part["type"].unsupported("`" + type + "` behind Metaspace");
     } else if (type == "BertPreTokenizer" && spec.word_piece && spec.splits.empty()) {
       spec.has_bert_words = true;
     } else if (type == "Split" && !spec.is_byte_level && !spec.has_bert_words) {
@@ -246,6 +270,10 @@ void read_decoder(const TokenizerField& field, TokenizerSpec& spec) {
     const std::string type = part.type();
     if (type == "Replace") {
       spec.decoded.emplace_back(literal_pattern(part["pattern"]), part["content"].text());
+    } else if (type == "Metaspace") {
+      const Metaspace marks = read_metaspace(part);
+      spec.decoded.emplace_back(marks.mark, " ");
+      spec.first_mark = marks.before != Metaspace::Before::kNothing ? marks.mark : "";
     } else if (type == "Strip") {
       spec.strips_first_space =
           part["content"].text() == " " && part["start"].json() == 1 && part["stop"].json() == 0;

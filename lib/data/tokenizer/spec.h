@@ -34,6 +34,15 @@ struct WordPiece {
   int64_t max_characters = 100;  // a longer word is unknown
 };
 
+// Spaces become `mark`, and words begin with it.
+struct Metaspace {
+  enum class Before : uint8_t { kNothing, kFirst, kAll };  // texts that get a mark, where none is
+
+  std::string mark = "\u2581";
+  Before before = Before::kAll;
+  bool splits = true;  // else a text is one word
+};
+
 struct TokenizerSpec {
   using Replacement = std::pair<std::string, std::string>;  // each occurrence, and what it becomes
 
@@ -45,6 +54,7 @@ struct TokenizerSpec {
   bool has_bert_words = false;               // in place of splits
   std::string prepended;                     // before each text between added tokens
   std::vector<Replacement> replacements;     // in the text
+  std::optional<Metaspace> metaspace;        // in place of splits
   std::vector<std::string> splits;    // regexes, each isolates its matches; one after the other
   bool is_byte_level = false;         // tokens are texts of the printable alphabet of bytes
   bool adds_space = false;            // before a text that does not begin with one
@@ -54,6 +64,7 @@ struct TokenizerSpec {
   std::optional<int32_t> unknown;     // id of what has no token
   std::vector<Replacement> decoded;   // in the tokens of decode()
   bool strips_first_space = false;    // in the text of decode()
+  std::string first_mark;             // decode(): what the first token is without
   std::optional<std::string> joined;  // decode(): spaces before tokens without this prefix
   bool cleans_up = false;             // decode(): no spaces before punctuation
 };

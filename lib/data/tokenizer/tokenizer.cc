@@ -158,20 +158,22 @@ void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids, const s
     return;
   }
   name_ = name;
-  encode_added(text, false, ids);
+  encode_added(text, false, true, ids);
 }
 
 // Added tokens are found in the text as it is, then others in what the normalizer leaves between.
-void Tokenizer::encode_added(std::string_view text, bool is_normalized, std::vector<int32_t>& ids) {
+void Tokenizer::encode_added(std::string_view text, bool is_normalized, bool is_first,
+                             std::vector<int32_t>& ids) {
   const std::vector<AddedToken>& tokens = added_[is_normalized ? 1 : 0];
   const auto rest = [&](std::string_view part) {
     if (part.empty()) {
       return;
     }
+    const bool begins = is_first && part.data() == text.data();
     if (is_normalized) {
-      encode_plain(part, ids);
+      encode_plain(part, begins, ids);
     } else {
-      encode_added(normalize(part), true, ids);
+      encode_added(normalize(part), true, begins, ids);
     }
   };
   std::string first_bytes;
@@ -209,8 +211,29 @@ std::string Tokenizer::normalize(std::string_view text) const {
   return out;
 }
 
-void Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) {
-  if (spec_.has_bert_words) {
+// The text with a mark for each space; each mark begins a word.
+void Tokenizer::encode_marked(std::string_view text, bool is_first, std::vector<int32_t>& ids) {
+  const Metaspace& rule = *spec_.metaspace;
+  const std::string marked = replace_all(std::string(text), {" ", rule.mark});
+  const bool adds = rule.before == Metaspace::Before::kAll ||
+                    (rule.before == Metaspace::Before::kFirst && is_first);
+  const std::string all = adds && !starts_with(marked, rule.mark) ? rule.mark + marked : marked;
+  size_t begin = 0;
+  while (rule.splits && begin < all.size()) {
+    const size_t next = all.find(rule.mark, begin + 1);
+    if (next == std::string::npos) {
+      break;
+    }
+    encode_word(std::string_view(all).substr(begin, next - begin), ids);
+    begin = next;
+  }
+  encode_word(std::string_view(all).substr(begin), ids);
+}
+
+void Tokenizer::encode_plain(std::string_view text, bool is_first, std::vector<int32_t>& ids) {
+  if (spec_.metaspace) {
+    encode_marked(text, is_first, ids);
+  } else if (spec_.has_bert_words) {
     for_each_bert_word(text, [&](std::string_view word) { encode_word(word, ids); });
   } else if (spec_.adds_space && !starts_with(text, " ")) {
     encode_words(" " + std::string(text), 0, ids);
@@ -324,7 +347,7 @@ void Tokenizer::add_character(std::string_view character, std::vector<int32_t>& 
   }
 }
 
-std::string Tokenizer::decode_token(int32_t id) const {
+std::string Tokenizer::decode_token(int32_t id, bool is_first) const {
   const auto place = static_cast<size_t>(id);
   const std::string& token = tokens_[place];
   if (spec_.is_byte_level && !is_added_[place]) {
@@ -347,7 +370,9 @@ std::string Tokenizer::decode_token(int32_t id) const {
   }
   std::string out = token;
   for (const TokenizerSpec::Replacement& replacement : spec_.decoded) {
-    out = replace_all(std::move(out), replacement);
+    const bool is_dropped = is_first && replacement.first == spec_.first_mark;
+    out = replace_all(std::move(out),
+                      is_dropped ? TokenizerSpec::Replacement{replacement.first, ""} : replacement);
   }
   return out;
 }
@@ -370,7 +395,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
     if (skip_special && is_special_[static_cast<size_t>(id)]) {
       continue;
     }
-    std::string token = decode_token(id);
+    std::string token = decode_token(id, is_first);
     if (spec_.joined && !is_first) {
       token = starts_with(token, *spec_.joined) ? token.substr(spec_.joined->size()) : " " + token;
     }

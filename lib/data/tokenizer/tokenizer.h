@@ -41,15 +41,18 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
  private:
-  void encode_added(std::string_view text, bool is_normalized, std::vector<int32_t>& ids);
-  void encode_plain(std::string_view text, std::vector<int32_t>& ids);
+  // `is_first`: nothing of what is encoded stands before it.
+  void encode_added(std::string_view text, bool is_normalized, bool is_first,
+                    std::vector<int32_t>& ids);
+  void encode_plain(std::string_view text, bool is_first, std::vector<int32_t>& ids);
+  void encode_marked(std::string_view text, bool is_first, std::vector<int32_t>& ids);
   void encode_words(std::string_view text, size_t split, std::vector<int32_t>& ids);
   void encode_word(std::string_view word, std::vector<int32_t>& ids);
   std::vector<int32_t> word_ids(std::string_view word) const;
   std::vector<int32_t> word_piece_ids(std::string_view word) const;
   void add_character(std::string_view character, std::vector<int32_t>& ids) const;
   std::string normalize(std::string_view text) const;
-  std::string decode_token(int32_t id) const;
+  std::string decode_token(int32_t id, bool is_first) const;
 
   std::shared_ptr<const SentencePieceModel> sentence_piece_;  // in place of all below
   TokenizerSpec spec_;

@@ -252,6 +252,8 @@ void read_vit(Fields& f, HuggingFaceModel& m) {
   m.channels = f.size("num_channels", 3);
   m.patch = f.size("patch_size", 16);
   f.only("qkv_bias", true);
+  f.only("pooler_act", "tanh");
+  f.only("pooler_output_size", m.width);
   const Json* size = f.find("image_size");
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
       (*size)[1].is_number_integer()) {

@@ -6,8 +6,8 @@
 #include "interop/keras/export_objects.h"
 #include "interop/keras/weights.h"
 #include "nn/arguments.h"
-#include "nn/lambda.h"
 #include "nn/operations.h"
+#include "nn/tensor_program.h"
 
 namespace meshtrain {
 namespace {
@@ -74,7 +74,7 @@ KerasGraph::KerasGraph(const Model& model, const KerasNames& names, std::string 
 
 const TensorProgram* KerasGraph::program_of(int call) const {
   const Model::Call& entry = model_.calls()[call];
-  return entry.is_input ? nullptr : program_of_layer(*model_.layers()[entry.layer]);
+  return entry.is_input ? nullptr : model_.layers()[entry.layer]->program();
 }
 
 OrderedJson KerasGraph::reference(int call) const {
@@ -177,8 +177,9 @@ void KerasGraph::add_operations(int first, OrderedJson& layers) const {
 OrderedJson KerasGraph::operation_node(int call, const TensorProgram::Call& operation) const {
   const Model::Call& entry = model_.calls()[call];
   std::vector<TensorType> inputs;
-  for (const int input : entry.inputs) {
-    inputs.push_back({model_.calls()[input].output_shape, model_.calls()[input].dtype});
+  for (size_t i = 0; i < program_of(call)->inputs.size(); ++i) {
+    const Model::Call& input = model_.calls()[entry.inputs[i]];
+    inputs.push_back({input.output_shape, input.dtype, true, input.rows});
   }
   const std::vector<TensorType> types =
       infer_tensors(*program_of(call), inputs, model_.layers()[entry.layer]->variable_dtype);

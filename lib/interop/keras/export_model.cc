@@ -10,7 +10,7 @@
 #include "config/tensor_expression.h"
 #include "interop/keras/export_call.h"
 #include "interop/keras/weights.h"
-#include "nn/lambda.h"
+#include "nn/tensor_program.h"
 
 namespace meshtrain {
 namespace {
@@ -206,6 +206,9 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "boundaries that come from the training data, not from `bin_boundaries`,");
     }
+    if (found->second->class_name == "SplitSteps" && call.has_mask) {
+      refuse_export(fmt::format("layer `{}`", call.name), "`SplitSteps` of steps with a mask");
+    }
     if (found->second->class_name == "SparseMoE") {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "`SparseMoE`, which neither Keras nor Keras Hub has as a layer of its own,");
@@ -218,7 +221,7 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model) {
   const auto is_plain = [&](size_t i) {
     const Model::Call& call = model.calls()[i];
     return call.is_input ||
-           (call.result_of == kNone && program_of_layer(*model.layers()[call.layer]) == nullptr &&
+           (call.result_of == kNone && model.layers()[call.layer]->program() == nullptr &&
             call_arguments(model, static_cast<int>(i)).is_plain());
   };
   bool are_plain = config.is_sequential;

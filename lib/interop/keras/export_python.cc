@@ -14,7 +14,7 @@
 #include "interop/keras/python_values.h"
 #include "interop/keras/weights.h"
 #include "nn/expression_text.h"
-#include "nn/lambda.h"
+#include "nn/tensor_program.h"
 
 namespace meshtrain {
 namespace {
@@ -155,7 +155,7 @@ class ScriptWriter {
         out += fmt::format("    {} = {}\n", variables[i], constructor(static_cast<int>(i)));
         continue;
       }
-      if (const TensorProgram* program = program_of_layer(*model_.layers()[call.layer])) {
+      if (const TensorProgram* program = model_.layers()[call.layer]->program()) {
         out += operations(*program, i, variables);
         continue;
       }
@@ -190,8 +190,8 @@ class ScriptWriter {
   std::string operations(const TensorProgram& program, size_t call,
                          std::vector<std::string>& variables) {
     std::vector<std::string> names;
-    for (const int input : model_.calls()[call].inputs) {
-      names.push_back(variables[input]);
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      names.push_back(variables[model_.calls()[call].inputs[i]]);
     }
     std::string out;
     for (const TensorProgram::Call& operation : program.calls) {

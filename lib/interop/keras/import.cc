@@ -11,6 +11,7 @@
 #include "config/layer_names.h"
 #include "config/precision.h"
 #include "config/schema.h"
+#include "interop/keras/import_compile.h"
 #include "interop/keras/import_graph.h"
 #include "interop/keras/import_shapes.h"
 #include "interop/keras/import_values.h"
@@ -26,8 +27,9 @@ class ConfigWriter {
   ImportedModel write() {
     name_calls();
     find_policy();
+    note_other_version();
     std::string body = layers() + outputs();
-    std::string training = compile();
+    std::string training = imported_compile(model_, names_, dropped_);
     Diagnostics found;
     for (const std::string& problem : problems_) {
       found.error("E416", {}, fmt::format("`{}`: {}", options_.file, problem));
@@ -85,6 +87,21 @@ class ConfigWriter {
     return model_.is_sequential ? model_.name + "/" + layer.name : layer.name;
   }
 
+  // Keras 3 reads such a file without a word, too.
+  void note_other_version() {
+    if (!options_.version.starts_with("2.")) {
+      return;
+    }
+    for (const KerasLayer& layer : model_.layers) {
+      if (layer.config.dump().find("\"hard_sigmoid\"") != std::string::npos) {
+        dropped_.push_back(
+            fmt::format("{}: `hard_sigmoid` of Keras {}, which is clip(0.2 x + 0.5, 0, 1); here "
+                        "it is Keras 3's, clip(x / 6 + 0.5, 0, 1)",
+                        owner_of(layer), options_.version));
+      }
+    }
+  }
+
   // The dtype policy of most layers becomes the config's.
   void find_policy() {
     std::map<std::string, int> counts;
@@ -140,7 +157,8 @@ class ConfigWriter {
     if (layer.class_name == "Input") {
       parts = input_args(layer);
     } else {
-      args = values_.arguments(spec, layer.config, owner_of(layer), {"name", "dtype", "inputs"});
+      args = values_.arguments(spec, without_arrays(layer.config, owner_of(layer)), owner_of(layer),
+                               {"name", "dtype", "inputs"});
       drop_implied(layer, args);
       add_dtype(layer, spec, parts);
     }
@@ -152,13 +170,56 @@ class ConfigWriter {
       parts.insert(parts.begin(), "name: " + yaml_text(layer.name));
     }
     for (const auto& [name, value] : args) {
-      parts.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
+      parts.push_back(fmt::format("{}: {}", name, yaml_argument(name, value)));
     }
     add_inputs(call, parts);
     if (parts.empty()) {
       return fmt::format("    - {}\n", layer.class_name);
     }
     return fmt::format("    - {}: {{{}}}\n", layer.class_name, join(parts, ", "));
+  }
+
+  // A Constant of an array, as of word vectors made elsewhere, is no value of a config: where the
+  // weights come along, they hold it. An array of one number is that number.
+  Json without_arrays(const Json& config, const std::string& owner) {
+    if (!config.is_structured()) {
+      return config;
+    }
+    Json out = config;
+    for (auto& [key, value] : out.items()) {
+      const Json* const array = array_of_constant(value);
+      if (array == nullptr) {
+        value = without_arrays(value, owner);
+      } else if (array->size() == 1 && array->at(0).is_number()) {
+        value = {{"class_name", "Constant"}, {"config", {{"value", Json(array->at(0))}}}};
+      } else if (!options_.initial_weights.empty()) {
+        dropped_.push_back(
+            fmt::format("{}, `{}`: a Constant of an array; the weights hold it", owner, key));
+        value = "zeros";
+      } else {
+        problems_.push_back(
+            fmt::format("{}, `{}`: a Constant of an array, for which there must be weights "
+                        "(--weights FILE.weights.h5)",
+                        owner, key));
+        value = "zeros";
+      }
+    }
+    return out;
+  }
+
+  // The array that a serialized Constant has; nullptr where `object` is none or has a number.
+  static const Json* array_of_constant(const Json& object) {
+    if (!object.is_object() || object.value("class_name", Json()) != "Constant") {
+      return nullptr;
+    }
+    const Json* value = find_member(object, "config");
+    for (const char* member : {"value", "config", "value"}) {
+      if (value == nullptr || value->is_array()) {
+        return value;
+      }
+      value = find_member(*value, member);
+    }
+    return value != nullptr && value->is_array() ? value : nullptr;
   }
 
   // Pooling: Keras writes strides that are the windows' size.
@@ -181,9 +242,13 @@ class ConfigWriter {
     parts.push_back("dtype: " + yaml_flow(value));
   }
 
+  static Json batch_shape(const KerasLayer& input) {
+    return input.config.value("batch_shape", input.config.value("batch_input_shape", Json()));
+  }
+
   std::vector<std::string> input_args(const KerasLayer& layer) {
     const Json& config = layer.config;
-    const Json shape = config.value("batch_shape", config.value("batch_input_shape", Json()));
+    const Json shape = batch_shape(layer);
     const ClassSpec& spec = *find_class(Category::kLayer, "Input");
     if (!shape.is_array() || shape.empty()) {
       problems_.push_back(fmt::format("{}: no `batch_shape`", owner_of(layer)));
@@ -258,168 +323,11 @@ class ConfigWriter {
     std::vector<std::string> parts;
     for (const auto& [name, call] : outputs) {
       parts.push_back(model_.outputs_are_named
-                          ? fmt::format("{}: {}", yaml_text(name), yaml_text(names_[call]))
+                          ? fmt::format("{}: {}", yaml_key(name), yaml_text(names_[call]))
                           : yaml_text(names_[call]));
     }
     const char* brackets = model_.outputs_are_named ? "{}" : "[]";
     return fmt::format("  outputs: {}{}{}\n", brackets[0], join(parts, ", "), brackets[1]);
-  }
-
-  std::string compile() {
-    if (!model_.compile.is_object() || model_.compile.empty()) {
-      return "";
-    }
-    const Section& section = *root_section().find("compile")->section;
-    std::string out;
-    for (const Spec& field : section.fields) {
-      const auto given = model_.compile.find(field.name);
-      if (given == model_.compile.end() || given->is_null() ||
-          field.kind == ValueKind::kUnsupported || (given->is_structured() && given->empty())) {
-        continue;
-      }
-      std::vector<std::string> problems;
-      const Json own = field.name == "optimizer" ? without_model_name(*given) : *given;
-      ConfigValue value = ValueImporter(problems).value(by_output(own, field), field, field.name);
-      if (field.name == "optimizer" && !problems.empty()) {
-        value = optimizer_without_rate(*given, field, problems);
-      }
-      if (!problems.empty() && ends_with(field.name, "metrics")) {
-        value = known_metrics(by_output(*given, field), field, problems);
-      }
-      for (const std::string& problem : problems) {
-        dropped_.push_back("compile: " + problem);
-      }
-      if (problems.empty() || !value.is_null()) {
-        out += line(field.name, value);
-      }
-    }
-    return out.empty() ? "" : "\ncompile:\n" + out;
-  }
-
-  // The optimizer with the keys of a MultiOptimizer as paths of weights here, which do not begin
-  // with the name of a Sequential.
-  Json without_model_name(const Json& optimizer) const {
-    if (!optimizer.is_object()) {
-      return optimizer;
-    }
-    Json out = Json::object();
-    const bool is_map =
-        optimizer.contains("class_name") && optimizer["class_name"] == "OptimizerMap";
-    for (const auto& [key, value] : optimizer.items()) {
-      out[key] = without_model_name(value);
-    }
-    const std::string prefix = model_.name + "/";
-    if (is_map && model_.is_sequential && out["config"].contains("optimizer_map")) {
-      Json members = Json::object();
-      for (const auto& [key, member] : out["config"]["optimizer_map"].items()) {
-        members[key.starts_with(prefix) ? key.substr(prefix.size()) : key] = member;
-      }
-      out["config"]["optimizer_map"] = std::move(members);
-    }
-    return out;
-  }
-
-  // The metrics that are here without those that are not, which are the problems.
-  static ConfigValue known_metrics(const Json& given, const Spec& field,
-                                   std::vector<std::string>& problems) {
-    problems.clear();
-    const Json known = known_entries(given, field, problems);
-    std::vector<std::string> none;
-    return known.empty() ? ConfigValue{} : ValueImporter(none).value(known, field, field.name);
-  }
-
-  static Json known_entries(const Json& given, const Spec& field,
-                            std::vector<std::string>& problems) {
-    if (given.is_object() && !given.contains("class_name")) {
-      Json out = Json::object();
-      for (const auto& [key, value] : given.items()) {
-        if (Json known = known_entries(value, field, problems); !known.empty()) {
-          out[key] = std::move(known);
-        }
-      }
-      return out;
-    }
-    Json out = Json::array();
-    for (const Json& entry : given.is_array() ? given : Json::array({given})) {
-      std::vector<std::string> others;
-      ValueImporter(others).value(Json::array({entry}), field, field.name);
-      problems.insert(problems.end(), others.begin(), others.end());
-      if (others.empty()) {
-        out.push_back(entry);
-      }
-    }
-    return out;
-  }
-
-  // The optimizer with its default rate where only the rate, a schedule of one's own, is not known
-  // here; else null, and the problems say that there is none.
-  static ConfigValue optimizer_without_rate(const Json& given, const Spec& field,
-                                            std::vector<std::string>& problems) {
-    Json plain = given;
-    const Json* config = plain.is_object() ? find_member(plain, "config") : nullptr;
-    std::vector<std::string> others;
-    ConfigValue value;
-    if (config != nullptr && config->is_object() && config->contains("learning_rate")) {
-      plain["config"].erase("learning_rate");
-      value = ValueImporter(others).value(plain, field, field.name);
-    }
-    const bool is_known = config != nullptr && others.empty() && value.is_object();
-    problems.back() += is_known ? "; the optimizer is here with its default learning rate"
-                                : "; without another one the optimizer is RMSprop, the default";
-    return is_known ? value : ConfigValue{};
-  }
-
-  // Keras' list of metrics has one entry for each output; ours has the names.
-  Json by_output(const Json& given, const Spec& field) const {
-    if (given.is_object() && !given.contains("class_name")) {
-      Json out = Json::object();
-      for (const auto& [key, value] : given.items()) {
-        out[output_named(key)] = value;
-      }
-      return out;
-    }
-    if (field.kind != ValueKind::kObjectsPerOutput || !given.is_array()) {
-      return given;
-    }
-    Json out;
-    const size_t count = model_.outputs.size();
-    if (count == 1) {
-      return given.size() == 1 && given[0].is_array() ? given[0] : given;
-    }
-    for (size_t i = 0; i < std::min(count, given.size()); ++i) {
-      const auto& [name, call] = model_.outputs[i];
-      out[model_.outputs_are_named ? name : names_[call]] = given[i];
-    }
-    return out;
-  }
-
-  // Keras calls a further output as its layer: "encoder.state_h" for "encoder", and the output of a
-  // nested model as the model.
-  std::string output_named(const std::string& key) const {
-    const auto is_output = [&](const auto& output) { return output.first == key; };
-    for (size_t i = 0; i < model_.outputs.size(); ++i) {
-      const bool has_name = i < model_.output_names_in_keras.size();
-      if (!model_.outputs_are_named && has_name && model_.output_names_in_keras[i] == key &&
-          std::none_of(model_.outputs.begin(), model_.outputs.end(), is_output)) {
-        return model_.outputs[i].first;
-      }
-    }
-    std::string further;
-    for (const auto& [name, call] : model_.outputs) {
-      if (name == key || (name.starts_with(key + ".") && !further.empty())) {
-        return key;
-      }
-      further = name.starts_with(key + ".") ? name : further;
-    }
-    return further.empty() ? key : further;
-  }
-
-  // An object with arguments has a line of its own.
-  static std::string line(const std::string& key, const ConfigValue& value) {
-    const std::string text = yaml_flow(value);
-    return value.is_object() && text[0] == '{'
-               ? fmt::format("  {}:\n    {}\n", key, text.substr(1, text.size() - 2))
-               : fmt::format("  {}: {}\n", key, text);
   }
 
   std::string head() const {
@@ -440,9 +348,17 @@ class ConfigWriter {
   }
   std::string model_name() const { return fmt::format("  name: {}\n", yaml_text(model_.name)); }
   std::string fit() const {
-    return options_.initial_weights.empty() ? ""
-                                            : fmt::format("\nfit:\n  initial_weights: {}\n",
-                                                          yaml_text(options_.initial_weights));
+    std::string out;
+    for (const KerasLayer& layer : model_.layers) {
+      const Json shape = layer.class_name == "Input" ? batch_shape(layer) : Json();
+      if (out.empty() && shape.is_array() && !shape.empty() && shape[0].is_number_integer()) {
+        out = fmt::format("  batch_size: {}\n", shape[0].get<int64_t>());
+      }
+    }
+    if (!options_.initial_weights.empty()) {
+      out += fmt::format("  initial_weights: {}\n", yaml_text(options_.initial_weights));
+    }
+    return out.empty() ? "" : "\nfit:\n" + out;
   }
 
   const KerasModel& model_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "interop/keras/import_masks.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
 #include "interop/keras/weights.h"
@@ -45,7 +46,8 @@ class ChainReader {
     if (class_name != "InputLayer") {
       layers_.push_back({&layer, group});
     }
-    return !is_operation(layer);
+    // Between two TimeDistributed layers there is no mask of a step's own steps.
+    return !is_operation(layer) && !makes_mask(class_name, layer.value("config", Json()));
   }
 
   static std::vector<size_t> in_order(const Json& layers) {

@@ -20,8 +20,9 @@ std::vector<std::string> groups_of_layers(const Json& layers, const std::string&
                                           const KerasJson& json);
 
 // The layers of a Sequential, or of a Functional with one input and one output whose layers take
-// one tensor each, in their order and without Inputs; those of models within it stand in their
-// place. Nothing for other models. `path`: of the model's group, with a slash at the end.
+// one tensor each and make no mask, in their order and without Inputs; those of models within it
+// stand in their place. Nothing for other models. `path`: of the model's group, with a slash at the
+// end.
 std::optional<std::vector<ChainLayer>> layers_of_chain(const Json& model, const std::string& path,
                                                        KerasJson& json);
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/catalogue.h"
@@ -103,6 +105,8 @@ class GraphReader {
       if (!is_keras_model(json_.need_text(layers[i], "class_name", "a layer")) &&
           !current.empty()) {
         current.resize(1);  // the layer's first output
+        const KerasCall& made = out_.calls[static_cast<size_t>(current[0])];
+        masks_.add(current[0], out_.layers[static_cast<size_t>(made.layer)], made.inputs);
       }
     }
     if (current.size() != 1) {
@@ -192,25 +196,43 @@ class GraphReader {
     return name != nullptr && name->is_string() && is_keras_model(*name) ? inner : nullptr;
   }
 
-  // A TimeDistributed of a model is one of each of its layers, where these follow each other.
+  // A TimeDistributed of a model is one of each of its layers, where these follow each other and
+  // make no mask; else the model sees merged steps.
   std::vector<int> run_distributed(const Json& layer, const Json& model, const std::string& group,
                                    const std::vector<int>& inputs) {
+    if (inputs.size() != 1) {
+      json_.malformed("a TimeDistributed takes several inputs");
+    }
     const auto chain = layers_of_chain(model, group + "/layer/", json_);
-    if (!chain || inputs.size() != 1) {
-      json_.refuse(name_of_layer(layer, json_), "TimeDistributed",
-                   "holds a model whose layers do not follow each other one by one; in Keras, put "
-                   "a TimeDistributed around each of its layers, and merge their outputs outside");
-      return {add_call(layer_of(layer, group), inputs)};
+    if (!chain) {
+      return {run_merged(layer, model, group, inputs[0])};
     }
     int current = inputs[0];
     for (const ChainLayer& each : *chain) {
       const int index = layer_of(distributed(layer, *each.layer), each.group);
       out_.layers[static_cast<size_t>(index)].is_distributed = true;
-      const int call = add_call(index, {current});
-      masks_.add(call, out_.layers[static_cast<size_t>(index)], {current});
-      current = call;
+      current = add_masked_call(index, {current});
     }
     return {current};
+  }
+
+  int run_merged(const Json& layer, const Json& model, const std::string& group, int input) {
+    const std::string name = name_of_layer(layer, json_);
+    const auto own = [&](const char* class_name, const std::string& own_name) {
+      return layer_of(Json{{"class_name", class_name}, {"config", {{"name", own_name}}}}, "");
+    };
+    const int merged = add_masked_call(own("MergeSteps", name + "_steps"), {input});
+    const std::vector<int> outputs = call(model, group + "/layer", {merged});
+    if (outputs.size() != 1) {
+      json_.refuse(name, "TimeDistributed", "holds a model with several outputs");
+    }
+    return add_masked_call(own("SplitSteps", name), {outputs[0], input});
+  }
+
+  int add_masked_call(int layer, const std::vector<int>& inputs) {
+    const int call = add_call(layer, inputs);
+    masks_.add(call, out_.layers[static_cast<size_t>(layer)], inputs);
+    return call;
   }
 
   // The TimeDistributed `outer` around `inner`; the same one at each call.
@@ -341,10 +363,7 @@ class GraphReader {
   }
 
   void check_class(const Json& layer, const KerasLayer& made) {
-    const Json* registered = find_member(layer, "registered_name");
-    const bool is_custom = registered != nullptr && registered->is_string() &&
-                           registered->get<std::string>().find('>') != std::string::npos &&
-                           *registered != "keras_hub>" + made.class_name;
+    const bool is_custom = is_custom_class(layer, made.class_name);
     const Json* function = find_member(made.config, "function");
     const bool is_expression = function != nullptr && function->is_string();  // of an operation
     if (made.class_name == "Lambda" && !is_expression) {
@@ -437,6 +456,30 @@ class GraphReader {
     }
   }
 
+  // The names of an operation's inputs in its expression: x, or x1, x2, ... by their places. There
+  // names of layers come first, so a layer called x2 must have the second place.
+  std::vector<std::string> place_inputs(std::vector<int>& inputs) const {
+    std::vector<size_t> at(inputs.size());  // which input has the place
+    std::iota(at.begin(), at.end(), size_t{0});
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const KerasCall& call = out_.calls[static_cast<size_t>(inputs[i])];
+      const std::string& name = out_.layers[static_cast<size_t>(call.layer)].name;
+      const std::optional<size_t> wanted =
+          starts_with(name, "x") ? parse_number<size_t>(name.substr(1)) : std::nullopt;
+      if (wanted && *wanted >= 1 && *wanted <= inputs.size()) {
+        std::iter_swap(std::find(at.begin(), at.end(), i), at.begin() + (*wanted - 1));
+      }
+    }
+    std::vector<std::string> names(inputs.size(), "x");
+    std::vector<int> placed;
+    for (size_t place = 0; place < at.size(); ++place) {
+      names[at[place]] = at.size() == 1 ? "x" : fmt::format("x{}", place + 1);
+      placed.push_back(inputs[at[place]]);
+    }
+    inputs = std::move(placed);
+    return names;
+  }
+
   // `parts`: how many tensors of an operation are read.
   std::vector<int> run_node(const KerasNode& node, const std::vector<std::string>& groups,
                             size_t parts, const Done& done) {
@@ -452,11 +495,12 @@ class GraphReader {
       return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
     // Of an operation that gives a list each tensor is a layer.
+    const std::vector<std::string> names = place_inputs(inputs);
     std::vector<int> out;
     for (size_t part = 0; part < parts; ++part) {
       std::string problem;
       const std::optional<Json> as_layer =
-          layer_of_operation(*node.layer, node.args, node.kwargs, part, problem);
+          layer_of_operation(*node.layer, node.args, node.kwargs, names, part, problem);
       if (!as_layer) {
         json_.refuse(name_of_layer(*node.layer, json_),
                      json_.need_text(*node.layer, "class_name", "an operation"), problem);
@@ -487,7 +531,12 @@ class GraphReader {
         masks_.of_operation(nodes, node.mask[0].node, [&](const TensorKey& tensor) {
           return done.contains(tensor.node) ? output_of(tensor, done) : kNone;
         });
-    if (given.empty() || call.inputs.empty() || given != masks_.of_call(call.inputs[0])) {
+    const bool is_model = is_keras_model(node.layer->at("class_name").get<std::string>()) ||
+                          distributed_model(*node.layer) != nullptr;
+    const int input = is_model && !node.needs.empty() ? output_of(node.needs[0], done)
+                      : call.inputs.empty()           ? kNone
+                                                      : call.inputs[0];
+    if (given.empty() || input == kNone || given != masks_.of_call(input)) {
       json_.refuse(layer.name, layer.class_name,
                    "is called with a `mask` that is not the one of its input; here layers pass on "
                    "masks of `mask_zero` and `Masking` by themselves, and take no others");

@@ -116,6 +116,11 @@ class OperationReader {
 
 }  // namespace
 
+bool makes_mask(const std::string& class_name, const Json& config) {
+  return class_name == "Masking" ||
+         (mask_effect(class_name) == MaskEffect::kProduce && flag(config, "mask_zero"));
+}
+
 std::string ImportedMasks::of_call(int call) const {
   const auto found = masks_.find(call);
   return found == masks_.end() ? "" : found->second;
@@ -132,12 +137,10 @@ void ImportedMasks::add(int call, const KerasLayer& layer, const std::vector<int
   std::string& mask = masks_[call];
   switch (mask_effect(layer.class_name)) {
     case MaskEffect::kProduce:
-      mask = layer.class_name == "Masking" || flag(layer.config, "mask_zero")
-                 ? std::to_string(inputs[0])
-                 : "";
+      mask = makes_mask(layer.class_name, layer.config) ? std::to_string(inputs[0]) : "";
       break;
     case MaskEffect::kPass:
-      mask = masks[0];
+      mask = layer.class_name != "SplitSteps" ? masks[0] : masks.size() > 1 ? masks[1] : "";
       break;
     case MaskEffect::kSteps:
       mask = returns_sequences(layer) ? masks[0] : "";

@@ -11,6 +11,9 @@
 
 namespace meshtrain {
 
+// Whether a layer of that class and configuration makes a mask.
+bool makes_mask(const std::string& class_name, const Json& config);
+
 class ImportedMasks {
  public:
   // A call's result for what another one needs; kNone where it is none of the calls yet.

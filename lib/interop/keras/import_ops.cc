@@ -190,6 +190,43 @@ std::optional<Json> activation_of(const std::string& op, const Json& config, con
                {{"activation", {{"class_name", activation->name}, {"config", function}}}});
 }
 
+// The sizes of a list, -1 for those that are open; nothing where it has others.
+std::optional<std::vector<int64_t>> sizes_of(const Json& list) {
+  const Json& sizes = list.is_object() && list.contains("items") ? list.at("items") : list;
+  if (!sizes.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> out;
+  for (const Json& size : sizes) {
+    if (!size.is_null() && !size.is_number_integer()) {
+      return std::nullopt;
+    }
+    out.push_back(size.is_null() ? -1 : size.get<int64_t>());
+  }
+  return out;
+}
+
+// A reshape that moves the steps (batch, steps, ...) into the batch, or takes them out of it.
+std::optional<Json> merged_steps_of(const Json& tensor, const Json& config, const Json& name) {
+  const auto from = sizes_of(tensor.value("config", Json::object()).value("shape", Json()));
+  const auto to = sizes_of(config.value("newshape", Json()));
+  if (!from || !to || from->size() < 2 || to->size() < 2 || (*from)[0] != -1 || (*to)[0] != -1) {
+    return std::nullopt;
+  }
+  const auto is_behind_steps = [](const std::vector<int64_t>& few,
+                                  const std::vector<int64_t>& more) {
+    return more.size() == few.size() + 1 && more[1] > 1 &&
+           std::equal(few.begin() + 1, few.end(), more.begin() + 2);
+  };
+  if (is_behind_steps(*to, *from)) {
+    return layer("MergeSteps", name, Json::object());
+  }
+  if (is_behind_steps(*from, *to)) {
+    return layer("SplitSteps", name, {{"steps", (*to)[1]}});
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool is_operation(const Json& layer) {
@@ -200,7 +237,8 @@ bool is_operation(const Json& layer) {
 }
 
 std::optional<Json> layer_of_operation(const Json& operation, const Json& args, const Json& kwargs,
-                                       size_t part, std::string& problem) {
+                                       const std::vector<std::string>& names, size_t part,
+                                       std::string& problem) {
   const std::string op = operation.at("class_name").get<std::string>();
   const Json& config = operation.at("config");
   const Json name = config.value("name", to_snake_case(op));
@@ -214,6 +252,11 @@ std::optional<Json> layer_of_operation(const Json& operation, const Json& args, 
       return activation;
     }
   }
+  if (op == "Reshape" && args.size() == 1 && is_tensor(args[0])) {
+    if (auto steps = merged_steps_of(args[0], config, name)) {
+      return steps;
+    }
+  }
   if (known == nullptr) {
     problem = "is an operation that is not in meshtrain";
     return std::nullopt;
@@ -222,9 +265,8 @@ std::optional<Json> layer_of_operation(const Json& operation, const Json& args, 
     int tensors = 0;
     TensorProgram::Call call = call_of(*known, config, args, kwargs, tensors);
     call.part = static_cast<int64_t>(part);
-    std::vector<std::string> names;
-    for (int i = 0; i < tensors; ++i) {
-      names.push_back(tensors == 1 ? "x" : fmt::format("x{}", i + 1));
+    if (tensors != std::ssize(names)) {
+      throw NotHere{"is called with other arguments than here"};
     }
     return layer("Lambda", name, {{"function", "=" + call_text(call, names)}});
   } catch (const NotHere& reason) {

@@ -65,8 +65,8 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
     const bool is_h5 = ends_with(name, ".h5") || ends_with(name, ".hdf5");
     throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
         .help(is_h5
-                  ? "weights alone do not say how the model is built; import model.to_json() with "
-                    "--weights, or save the model as .keras"
+                  ? "a whole model: keras.models.load_model(FILE).save(\"m.keras\"), and import "
+                    "that; of weights alone, import model.to_json() with --weights"
                   : "give a model.keras, a model.json that model.to_json() wrote, or the folder of "
                     "a Hugging Face model");
   }

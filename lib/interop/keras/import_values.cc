@@ -67,10 +67,14 @@ const Json& unwrapped(const Json& value, const Spec& spec) {
   return value;
 }
 
-// A number of a float32 as people write it: 0.001, not 0.0010000000474974513.
+// A number of a float32 as people write it: 0.001, not 0.0010000000474974513. One that takes few
+// digits is exact: 3291.890625.
 std::string number_text(double value) {
+  constexpr size_t kFew = 14;
   const auto narrow = static_cast<float>(value);
-  return static_cast<double>(narrow) == value ? format_shortest(narrow) : format_shortest(value);
+  std::string exact = format_shortest(value);
+  return static_cast<double>(narrow) == value && exact.size() > kFew ? format_shortest(narrow)
+                                                                     : exact;
 }
 
 YamlNode scalar(std::string text, bool quoted = false) {
@@ -150,8 +154,9 @@ Json shortest(const Json& wrapped, const Spec& spec) {
 // JSON -> the tree that the config's reader takes.
 class TreeMaker {
  public:
-  TreeMaker(std::vector<std::string>& problems, std::string owner)
-      : problems_(problems), owner_(std::move(owner)) {}
+  // `policy`: the dtype policy of the layer around the value.
+  TreeMaker(std::vector<std::string>& problems, std::string owner, std::string policy)
+      : problems_(problems), owner_(std::move(owner)), policy_(std::move(policy)) {}
 
   YamlNode make(const Json& wrapped, const Spec& spec) {
     const Json value = shortest(wrapped, spec);
@@ -253,6 +258,10 @@ class TreeMaker {
       return problem(fmt::format("{} `{}` is not in meshtrain", category_name(category),
                                  printable(class_name)));
     }
+    if (is_custom_class(value, class_name)) {
+      return problem(fmt::format("{} `{}` is a class of your own, not Keras'",
+                                 category_name(category), printable(class_name)));
+    }
     return object_with(*spec, *config);
   }
 
@@ -269,6 +278,14 @@ class TreeMaker {
     const bool is_class = category == Category::kMetric && name == spec->name && name != "Accuracy";
     return is_class && name != to_snake_case(name) ? object_with(*spec, {{"name", name}})
                                                    : scalar(name);
+  }
+
+  // What `dtype` says that is not so anyway: the policy of a layer within another one, float64 of
+  // other objects.
+  std::string own_policy(const ClassSpec& spec, const Json& dtype) const {
+    const std::string policy = policy_name(dtype);
+    const bool is_own = spec.category == Category::kLayer ? policy != policy_ : policy == "float64";
+    return is_own ? policy : "";
   }
 
   // Keras has a class for the map of a MultiOptimizer; here its members are arguments.
@@ -297,10 +314,17 @@ class TreeMaker {
         continue;  // what it is called anyway
       }
       if (key == "trainable" || key == "dtype") {
-        if (arg != nullptr && policy_name(entry) == "float64") {
-          args.children.push_back(scalar("float64"));
+        const std::string text = key == "dtype" ? own_policy(spec, entry)
+                                 : entry == false && spec.category == Category::kLayer ? "false"
+                                                                                       : "";
+        if (arg != nullptr && !text.empty()) {
+          args.children.push_back(scalar(text));
           args.children.back().key = key;
         }
+        continue;
+      }
+      // Keras 3.0 wrote it for optimizers without averages, too.
+      if (key == "ema_overwrite_frequency" && config.value("use_ema", Json()) != true) {
         continue;
       }
       if (arg == nullptr || arg->kind == ValueKind::kUnsupported) {
@@ -346,7 +370,7 @@ class TreeMaker {
   }
 
   std::vector<std::string>& problems_;
-  std::string owner_;
+  std::string owner_, policy_;
 };
 
 // Marks arguments inside of objects that are their defaults, so that they are not written.
@@ -420,7 +444,7 @@ void ValueImporter::problem(const std::string& owner, const std::string& what) {
 
 ConfigValue ValueImporter::value(const Json& json, const Spec& spec, const std::string& owner) {
   const size_t before = problems_.size();
-  const YamlNode node = TreeMaker(problems_, owner).make(json, spec);
+  const YamlNode node = TreeMaker(problems_, owner, policy_).make(json, spec);
   if (problems_.size() > before) {
     return {};
   }
@@ -452,6 +476,8 @@ GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
   // A Discretization that was adapted has both; the boundaries say it all.
   const auto bins = config.find("bin_boundaries");
   const bool has_bins = bins != config.end() && !bins->is_null();
+  const auto dtype = config.find("dtype");
+  policy_ = dtype == config.end() ? "" : policy_name(*dtype);
   GivenArgs out;
   for (const Spec& arg : spec.args) {
     const auto found = config.find(arg.name);
@@ -473,6 +499,21 @@ GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
     }
   }
   return out;
+}
+
+bool is_custom_class(const Json& object, const std::string& class_name) {
+  const Json* const registered = find_member(object, "registered_name");
+  if (registered == nullptr || !registered->is_string()) {
+    return false;
+  }
+  const auto name = registered->get<std::string>();
+  if (name.find('>') != std::string::npos) {
+    return name != "keras_hub>" + class_name;
+  }
+  // Keras gives names to classes that it does not export, and to those of users.
+  const Json* const module = find_member(object, "module");
+  return module != nullptr &&
+         (!module->is_string() || !starts_with(module->get<std::string>(), "keras"));
 }
 
 }  // namespace meshtrain

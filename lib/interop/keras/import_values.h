@@ -30,7 +30,11 @@ class ValueImporter {
   void problem(const std::string& owner, const std::string& what);
 
   std::vector<std::string>& problems_;
+  std::string policy_;  // of the layer whose arguments are imported
 };
+
+// Whether a serialized object is of a class of the user's own, whatever its name.
+bool is_custom_class(const nlohmann::json& object, const std::string& class_name);
 
 // The activation function that a layer or operation of Keras is (LeakyReLU -> leaky_relu), or
 // nullptr.

@@ -12,8 +12,8 @@
 #include "config/cells.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/import.h"
-#include "nn/lambda.h"
 #include "nn/recurrent.h"
+#include "nn/tensor_program.h"
 #include "tensor/weights.h"
 
 namespace meshtrain {
@@ -64,8 +64,7 @@ std::vector<int> flattened_outputs(const Model& model) {
 std::vector<std::pair<int, int>> steps_to_inputs(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];
   std::vector<std::pair<int, int>> out;
-  const TensorProgram* program =
-      entry.is_input ? nullptr : program_of_layer(*model.layers()[entry.layer]);
+  const TensorProgram* program = entry.is_input ? nullptr : model.layers()[entry.layer]->program();
   if (program != nullptr) {
     for (const UsedInput& used : used_inputs(*program)) {
       out.emplace_back(model.computing(entry.inputs[static_cast<size_t>(used.input)]), used.depth);

@@ -68,6 +68,21 @@ void check_inputs(const Model& model) {
   }
 }
 
+// Whether one of the nodes from `first` on, which compute `node`, takes no bfloat16 in this
+// operator set.
+bool lacks_bfloat16(const Graph& graph, const Node& node, const onnx::GraphProto& out, int first) {
+  if (node.inputs.empty() || graph.dtype(node.inputs[0]) != DType::kBFloat16) {
+    return false;
+  }
+  for (int i = first; i < out.node_size(); ++i) {
+    const std::string& type = out.node(i).op_type();
+    if (type == "Conv" || type == "ConvTranspose" || type == "Einsum") {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weights) {
@@ -89,11 +104,18 @@ std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weigh
   std::set<std::string> said;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    if (const std::string problem = ops.add(node, static_cast<NodeId>(i));
-        !problem.empty() && said.insert(layer_of(node.path) + problem).second) {
-      problems.error(
+    const int first = out.node_size();
+    std::string problem = ops.add(node, static_cast<NodeId>(i));
+    if (problem.empty() && lacks_bfloat16(graph, node, out, first)) {
+      problem = "bfloat16 in a convolution or Einsum";
+    }
+    if (!problem.empty() && said.insert(layer_of(node.path) + problem).second) {
+      Diagnostic& error = problems.error(
           "E417", {},
           fmt::format("layer `{}`: {} cannot be said in ONNX", layer_of(node.path), problem));
+      if (starts_with(problem, "bfloat16")) {
+        error.help("`dtype_policy=float32` behind the command writes the same weights in float32");
+      }
     }
   }
   problems.throw_if_errors();

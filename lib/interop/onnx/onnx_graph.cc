@@ -138,9 +138,9 @@ void OnnxGraph::declare(onnx::ValueInfoProto& out, const std::string& name, DTyp
   type.mutable_shape();
   for (const int64_t size : shape) {
     auto& dim = *type.mutable_shape()->add_dim();
-    if (size < 0) {
+    if (size == -1) {
       dim.set_dim_param("batch");
-    } else {
+    } else if (size >= 0) {
       dim.set_dim_value(size);
     }
   }

@@ -57,7 +57,8 @@ class OnnxGraph {
                {x, integers({begin}), integers({end}), integers({axis}), integers({stride})});
   }
 
-  // Inputs and outputs; a dimension of -1 is called "batch".
+  // Inputs and outputs; a dimension of -1 is called "batch", of other negative sizes nothing is
+  // said.
   static void declare(onnx::ValueInfoProto& out, const std::string& name, DType dtype,
                       const std::vector<int64_t>& shape);
 

@@ -238,8 +238,9 @@ void OnnxOps::scan(const Node& node) {
   const Shape &state = graphs_[0].shape(node.inputs[2]), &window = graphs_[0].shape(node.inputs[1]);
   const size_t rank = state.size();
   const int64_t units = state.back(), columns = at.gates * units;
+  constexpr int64_t kAnySize = -2;          // the batch, or batch x steps within a TimeDistributed
   const auto at_step = [&](int64_t last) {  // of the batch, and of images
-    Sizes out = {-1};
+    Sizes out = {kAnySize};
     out.insert(out.end(), state.begin() + 1, state.end() - 1);
     out.push_back(last);
     return out;
@@ -256,7 +257,7 @@ void OnnxOps::scan(const Node& node) {
   const OnnxTensor h = declare(named("h"), type, at_step(units));
   const OnnxTensor c = at.is_lstm ? declare(named("c"), type, at_step(units)) : "";
   const OnnxTensor x = declare(named("x"), type, at_step(columns));
-  const OnnxTensor valid = at.mask < 0 ? "" : declare(named("mask"), DType::kBool, {-1});
+  const OnnxTensor valid = at.mask < 0 ? "" : declare(named("mask"), DType::kBool, {kAnySize});
 
   const auto part = [&](const OnnxTensor& of, int64_t gate) {
     const auto axis = static_cast<int64_t>(rank) - 1;

@@ -81,7 +81,9 @@ Axis value_axis(const Range& range) {
     return axis;
   }
   const double width = range.most - range.least;
-  const double margin = width > 0 ? width * 0.06 : std::max(std::abs(range.most) * 0.1, 1e-12);
+  const double size = std::max(std::abs(range.least), std::abs(range.most));
+  constexpr double kRounding = 1e-9;  // less is no curve, and more ticks than doubles have steps
+  const double margin = width > size * kRounding ? width * 0.06 : std::max(size * 0.1, 1e-12);
   axis.from = range.least >= 0 ? std::max(0.0, range.least - margin) : range.least - margin;
   axis.to = range.most + margin;
   return axis;

@@ -24,12 +24,20 @@ std::string text_of_value(const Json& value) {
   return value.is_string() ? html_text(value.get<std::string>()) : number_cell(value);
 }
 
-std::string class_rows(const Json& classes) {
-  std::vector<std::vector<std::string>> rows = {
-      {"class", "support", "precision", "recall", "f1", "AUC"}};
-  for (const Json& one : classes) {
+// The word of several predictions a sample, "pixels"; "" of one.
+std::string unit_of(const Json& output) {
+  return output.value("unit", "");
+}
+
+std::string class_rows(const Json& output) {
+  const std::string unit = unit_of(output);
+  const bool has_areas = unit.empty() || unit == "labels";
+  std::vector<std::vector<std::string>> rows = {{unit == "labels" ? "label" : "class", "support",
+                                                 "precision", "recall", "f1",
+                                                 has_areas ? "AUC" : "IoU"}};
+  for (const Json& one : output.at("classes")) {
     rows.push_back({html_text(one.at("name").get<std::string>())});
-    for (const char* key : {"support", "precision", "recall", "f1", "auc"})
+    for (const char* key : {"support", "precision", "recall", "f1", has_areas ? "auc" : "iou"})
       rows.back().push_back(number_cell(one.at(key)));
   }
   return html_table(rows, 1);
@@ -80,6 +88,17 @@ std::string roc_chart(const Json& classes) {
   return chart.series.empty() ? "" : "<div class=\"charts one\">" + chart_html(chart) + "</div>";
 }
 
+// Samples of several predictions.
+std::string wrong_rows(const Json& worst, const std::string& unit) {
+  std::vector<std::vector<std::string>> rows = {{"sample", "wrong " + unit, "file"}};
+  for (const Json& one : worst) {
+    rows.push_back({number_cell(one.at("sample")),
+                    fmt::format("{:.1f}%", 100 * one.at("wrong").get<double>()),
+                    html_text(one.value("file", ""))});
+  }
+  return rows.size() == 1 ? "" : "<p class=\"note\">The worst samples</p>" + html_table(rows, 9);
+}
+
 std::string worst_rows(const Json& worst) {
   const bool has_files =
       std::any_of(worst.begin(), worst.end(), [](const Json& one) { return one.contains("file"); });
@@ -110,9 +129,13 @@ std::string output_content(const Json& output) {
     return out + "; no details: " + html_text(output.at("none_because").get<std::string>()) +
            "</p>";
   if (output.contains("classes")) {
-    out += ", accuracy " + number_cell(output.at("accuracy")) + "</p>";
-    out += class_rows(output.at("classes"));
-    if (output.at("classes").size() <= kMostClasses)
+    out += ", accuracy " + number_cell(output.at("accuracy"));
+    if (const std::string unit = unit_of(output); !unit.empty())
+      out += " of " + unit;
+    if (output.contains("exact"))
+      out += ", all labels right in " + number_cell(output.at("exact")) + " of samples";
+    out += "</p>" + class_rows(output);
+    if (output.contains("confusion") && output.at("classes").size() <= kMostClasses)
       out += "<p class=\"note\">Confusion matrix</p>" + confusion_rows(output);
     out += roc_chart(output.at("classes"));
   } else {
@@ -125,7 +148,9 @@ std::string output_content(const Json& output) {
     }
     out += html_table(rows, 1);
   }
-  return out + worst_rows(output.at("worst"));
+  const std::string unit = unit_of(output);
+  return out +
+         (unit.empty() ? worst_rows(output.at("worst")) : wrong_rows(output.at("worst"), unit));
 }
 
 }  // namespace

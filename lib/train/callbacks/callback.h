@@ -57,6 +57,9 @@ struct CallbackContext {
   // Of a run; none where callbacks are tested alone.
   Engine* engine = nullptr;
   LearnedPtr learned = nullptr;  // from the training data
+  // While the result lives, other processes wait so many seconds for this one.
+  std::function<std::shared_ptr<void>(const char* what, double seconds)> announce =
+      [](const char*, double) { return nullptr; };
   // Validates between two steps, in `steps` batches; 0: as many as after an epoch. Metrics are then
   // those of the validation.
   std::function<void(const TrainPosition& at, int64_t steps)> validate = nullptr;

@@ -117,10 +117,6 @@ void ModelCheckpoint::save(int64_t epoch, std::optional<int64_t> batch, const Lo
   if (!is_wanted(epoch, logs, name)) {
     return;
   }
-  if (keep_ > 0) {
-    std::erase(files_, name);
-    files_.push_back(name);
-  }
   if (model_format(path) == ModelFormat::kNone) {
     context().state_saves.push_back(
         {path, [=, this](const std::string& error) { finish(epoch, name, error); }});
@@ -145,6 +141,10 @@ void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::
     }
     context().warn(error + "; training continues");
     return;
+  }
+  if (keep_ > 0) {  // only what was written here is ever deleted
+    std::erase(files_, path);
+    files_.push_back(path);
   }
   if (verbose_) {
     context().print(fmt::format("\nEpoch {}: finished saving model to {}\n", epoch + 1, path));

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/run_command.h"
 #include "base/text.h"
+#include "comm/environment.h"
 
 namespace meshtrain {
 namespace {
@@ -30,8 +31,11 @@ void RunCommand::on_epoch_end(EpochReport& report) {
   if (!context().writes) {
     return;
   }
-  const std::string failure = run_command(
-      options_.command, report_json(report, options_.name, context().run_dir), options_.timeout);
+  constexpr double kToEnd = 60;  // once it is killed
+  const auto announced = context().announce("running a command", options_.timeout + kToEnd);
+  const std::string failure =
+      run_command(options_.command, report_json(report, options_.name, context().run_dir),
+                  options_.timeout, launch_variables());
   if (failure.empty()) {
     return;
   }

@@ -1,8 +1,7 @@
 #include "train/callbacks/step_validation.h"
 
-#include "engine/engine.h"
+#include "engine/rnn_states.h"
 #include "exec/executor.h"
-#include "nn/recurrent.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -32,25 +31,14 @@ void StepValidation::on_sync(const TrainPosition& at, bool last) {
     return;
   }
   Engine& engine = *context().engine;
-  std::vector<std::pair<int, HostTensor>> kept;
-  const auto keep = [&](int variable) {
-    kept.emplace_back(variable, engine.store().read(variable));
-  };
+  VariableValues kept = read_rnn_states(engine);
   for (const TrackedMetric& tracked : engine.setup().graphs().metrics()) {
     for (const int state : tracked.states) {
-      keep(state);
-    }
-  }
-  const std::vector<std::string> weights = engine.weight_paths();  // the first variables
-  for (size_t w = 0; w < weights.size(); ++w) {
-    if (is_rnn_state(weights[w])) {
-      keep(static_cast<int>(w));
+      kept.emplace_back(state, engine.store().read(state));
     }
   }
   context().validate(at, steps_);
-  for (const auto& [variable, value] : kept) {
-    engine.store().write(variable, value);
-  }
+  write_variables(engine, kept);
 }
 
 }  // namespace meshtrain

@@ -5,7 +5,7 @@
 #include "base/durable_file.h"
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
-#include "engine/engine.h"
+#include "engine/rnn_states.h"
 
 namespace meshtrain {
 namespace {
@@ -122,8 +122,10 @@ void TextSamples::write(const std::string& title) {
   const GenerationModel model =
       generation_model(engine.setup(), std::max<int64_t>(texts.longest(), 2));
   Generation generation(engine, model, texts.rows_at_once());
+  const VariableValues states = read_rnn_states(engine);  // of the batch before
   const std::string text = fmt::format(
       "=== {}\n{}", title, continuations_text(texts.run(generation, nullptr), prompts_, false));
+  write_variables(engine, states);
   file_->write(text);
   num_bytes_ += static_cast<int64_t>(text.size());
   if (prints_)

@@ -86,14 +86,18 @@ struct Planner {
     core.name = "described";
     core.options.use_tf32 = use_tf32;
   }
-  // The notes of the engine that was chosen.
-  std::vector<cudnnBackendNumericalNote_t> notes(const ConvShape& shape, gpu::ConvOp op,
-                                                 uint64_t offset = 0) {
-    gpu::Conv conv{op, shape, 16};
+  // The engine that was chosen. Images and results lie `offset` behind multiples of 256 bytes.
+  const cuda::CudnnObject& engine(const ConvShape& shape, gpu::ConvOp op, int64_t images = 16,
+                                  uint64_t offset = 0) {
+    gpu::Conv conv{op, shape, images};
     conv.kernel = reinterpret_cast<const std::byte*>(uint64_t{1} << 40);
     conv.x = conv.y = conv.kernel + offset;
     const cuda::ConvPlan& plan = convs.plan(conv);
-    return plan.parts[plan.parts.size() - 2].numerical_notes();
+    return plan.parts[plan.parts.size() - 2];
+  }
+  std::vector<cudnnBackendNumericalNote_t> notes(const ConvShape& shape, gpu::ConvOp op,
+                                                 uint64_t offset = 0) {
+    return engine(shape, op, 16, offset).numerical_notes();
   }
 
   cuda::Core core;
@@ -126,6 +130,41 @@ TEST_CASE("cuDNN plans every convolution deterministically and in the precision 
               CHECK(has(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
           }
         }
+      }
+    }
+  }
+}
+
+// Those for float32 copy whole operands into another layout.
+TEST_CASE("tensor cores compute large batches, too") {
+  const ConvShape shape = image_shape(DType::kFloat32, 56, 64, 256, 1, 1);
+  for (const int compute : {80, 90, 120}) {
+    Planner planner(compute, true);
+    for (const gpu::ConvOp op : {gpu::ConvOp::kForward, gpu::ConvOp::kDgrad, gpu::ConvOp::kWgrad}) {
+      CAPTURE(compute);
+      CAPTURE(static_cast<int>(op));
+      CHECK(
+          has(planner.engine(shape, op, 256).numerical_notes(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+    }
+  }
+}
+
+// A shard stands behind another one, or alone in another process, and has the same bits.
+TEST_CASE("where nothing is measured the engine does not depend on the place of the images") {
+  Planner planner(90, true);
+  planner.core.options.measure = false;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const ConvShape& shape :
+         {image_shape(dtype, 9, 3, 64, 3, 1), image_shape(dtype, 299, 3, 96, 3, 2),
+          image_shape(dtype, 7, 5, 9, 3, 1), image_shape(dtype, 8, 8, 16, 3, 1)}) {
+      for (const gpu::ConvOp op :
+           {gpu::ConvOp::kForward, gpu::ConvOp::kDgrad, gpu::ConvOp::kWgrad}) {
+        const auto chosen = [&](uint64_t offset) {
+          return planner.engine(shape, op, 3, offset).get_int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+        };
+        const uint64_t item = dtype_size(dtype);
+        CAPTURE(shape.channels);
+        CHECK(chosen(0) == chosen(3 * static_cast<uint64_t>(shape.input_bytes()) / item * item));
       }
     }
   }

@@ -145,6 +145,14 @@ TEST_CASE("sampled kernels become machine code for sm_80 and sm_120") {
   compile_all(120, kStride);
 }
 
+// Before 8.0 there are no instructions for products of warps in TF32 and bfloat16.
+TEST_CASE("attention becomes machine code for sm_75") {
+  for (const SpecFamily& family : spec_families()) {
+    if (std::string_view(family.name) == "attention" || std::string_view(family.name) == "head")
+      compile_family(family, 75, 3 * kStride);
+  }
+}
+
 // These have no instruction that the three above lack.
 TEST_CASE("sampled reductions become machine code for the architectures between") {
   for (const SpecFamily& family : spec_families()) {

@@ -115,5 +115,33 @@ TEST_CASE("alignment is that of the address and of the step between batches") {
   CHECK(of(4096, 12) == 4);
 }
 
+TEST_CASE("a product that may stand anywhere is aligned as its size says") {
+  const auto at = [](uintptr_t address) { return reinterpret_cast<std::byte*>(address); };
+  gpu::Matmul matmul;
+  MatmulSpec& spec = matmul.spec;  // a is (3, 6), b (6, 5), c (3, 5)
+  spec.m = 3;
+  spec.n = 5;
+  spec.k = 6;
+  spec.a_row = 6;
+  spec.a_column = 1;
+  spec.b_row = 5;
+  spec.b_column = 1;
+  spec.c_row = 5;
+  spec.a = at(4096);
+  spec.b = at(8192);
+  spec.c = at(4096 * 3);
+  const auto alignments = [&](bool anywhere) {
+    const auto all = cuda::alignments_of(matmul, *cuda::matmul_layout(matmul.spec), anywhere);
+    return std::vector<uint32_t>{all.a, all.b, all.c};
+  };
+  CHECK(alignments(false) == std::vector<uint32_t>{16, 16, 16});
+  CHECK(alignments(true) == std::vector<uint32_t>{8, 8, 4});  // 72, 120 and 60 bytes
+  spec.a = at(4096 + 72);                                     // behind another one
+  spec.b = at(8192 + 120);
+  spec.c = at(4096 * 3 + 60);
+  CHECK(alignments(false) == std::vector<uint32_t>{8, 8, 4});
+  CHECK(alignments(true) == std::vector<uint32_t>{8, 8, 4});
+}
+
 }  // namespace
 }  // namespace meshtrain::test

@@ -504,7 +504,7 @@ TEST_CASE("transforms: each class of the catalogue changes arrays") {
       continue;
     }
     ConfigObject transform = default_object(Category::kTransform, name);
-    if (mixes_batches(transform)) {  // in the training step: mixing_test.cc
+    if (changes_batches(transform)) {  // in the training step: batch_transforms_test.cc
       Dataset dataset;
       dataset.inputs.push_back({"x", make_rows(range(DType::kFloat32, {3, 2}))});
       const RowsPtr rows = dataset.inputs[0].rows;

@@ -44,7 +44,10 @@ ConfigObject image_folder(const std::string& folder, const test::Args& args = {}
                                                 {"validation_split", test::null_value()},
                                                 {"subset", test::null_value()},
                                                 {"on_bad_record", value("error")},
-                                                {"max_bad_records", value(10)}});
+                                                {"max_bad_records", value(10)},
+                                                {"masks", value("")},
+                                                {"mask_values", test::null_value()},
+                                                {"other_pixels", test::null_value()}});
   for (const auto& [name, arg] : args) {
     source.args[name] = arg;
   }
@@ -312,6 +315,121 @@ TEST_CASE("image_folder: bad images are left out once or too many of them refuse
             "/dog/3.png`: the file is empty");
 }
 
+namespace {
+
+const std::string kMasks = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/masks";
+
+ConfigObject masked_folder(const std::string& masks, const test::Args& more = {}) {
+  ConfigObject source = image_folder(kMasks + "/images", more);
+  source.args["image_size"] = test::list_value({12, 16});
+  source.args["masks"] = value(masks);
+  return source;
+}
+
+}  // namespace
+
+TEST_CASE("masks: the numbers of every kind of PNG") {
+  NpzReader goldens(kMasks + "/goldens.npz");
+  const Dataset data = read_source(masked_folder(kMasks + "/masks/*_mask.png"), "");
+  REQUIRE(data.targets.size() == 1);
+  const Rows& masks = *data.targets[0].rows;
+  REQUIRE(masks.shape() == Shape{10, 12, 16, 1});
+  REQUIRE(masks.dtype() == DType::kInt32);
+  const HostTensor y = test::whole(data.targets[0].rows);
+  for (int64_t i = 0; i < masks.size(); ++i) {
+    const std::string name =
+        std::filesystem::path((*data.files)[static_cast<size_t>(i)]).stem().string();
+    CAPTURE(name);
+    const HostTensor wanted = goldens.read(name);
+    for (int64_t j = 0; j < wanted.size(); ++j) {
+      REQUIRE(y.at(i * wanted.size() + j) == wanted.at(j));
+    }
+  }
+}
+
+TEST_CASE("masks: the nearest pixel, as images of one size, with the same crop") {
+  const test::Args small = {{"crop_to_aspect_ratio", value(true)}};
+  ConfigObject source = masked_folder(kMasks + "/masks/*_mask.png", small);
+  ConfigObject images = image_folder(kMasks + "/masks", small);
+  images.args["label_mode"] = test::null_value();
+  images.args["interpolation"] = value("nearest");
+  images.args["color_mode"] = value("grayscale");
+  for (ConfigObject* each : {&source, &images}) {
+    each->args["image_size"] = test::list_value({5, 9});
+  }
+  const HostTensor masks = test::whole(read_source(source, "").targets[0].rows);
+  const Dataset read = read_source(images, "");
+  const HostTensor pixels = test::whole(read.inputs[0].rows);
+  for (size_t i = 0; i < read.files->size(); ++i) {
+    if (!(*read.files)[i].ends_with("grey_mask.png")) {
+      continue;
+    }
+    for (int64_t j = 0; j < 45; ++j) {
+      const int64_t at = static_cast<int64_t>(i) * 45 + j;
+      REQUIRE(masks.at(at) == pixels.at(at));
+    }
+  }
+}
+
+TEST_CASE("masks: numbers that stand for classes, and all others") {
+  test::TempFolder folder;
+  const std::string root = folder.file("set");
+  std::filesystem::create_directories(root + "/images/in");
+  std::filesystem::create_directories(root + "/masks/in");
+  std::filesystem::copy(kMasks + "/images/deep.png", root + "/images/in/a.png");
+  std::filesystem::copy(kMasks + "/masks/deep_mask.png", root + "/masks/in/a.png");
+  const auto source = [&](const test::Args& args) {
+    ConfigObject out = image_folder(root + "/images", args);
+    out.args["image_size"] = test::list_value({12, 16});
+    out.args["masks"] = value(root + "/masks");
+    return out;
+  };
+  const HostTensor raw = test::whole(read_source(source({}), "").targets[0].rows);
+  const HostTensor listed = test::whole(
+      read_source(source({{"mask_values", test::list_value({600, 0, 300})}}), "").targets[0].rows);
+  const HostTensor rest = test::whole(
+      read_source(source({{"mask_values", test::list_value({300})}, {"other_pixels", value(1)}}),
+                  "")
+          .targets[0]
+          .rows);
+  for (int64_t i = 0; i < raw.size(); ++i) {
+    REQUIRE(listed.at(i) == (raw.at(i) == 600 ? 0 : raw.at(i) == 0 ? 1 : 2));
+    REQUIRE(rest.at(i) == (raw.at(i) == 300 ? 0 : 1));
+  }
+  const Dataset some = read_source(source({{"mask_values", test::list_value({0, 300})}}), "");
+  CHECK(problem([&] { test::whole(some.targets[0].rows); })
+            .starts_with("E312 `" + root +
+                         "/masks/in/a.png`: a pixel is 600, which `mask_values` does not list"));
+}
+
+TEST_CASE("masks: images without a mask, and masks with colours") {
+  test::TempFolder folder;
+  const std::string root = folder.file("set");
+  std::filesystem::create_directories(root + "/images");
+  std::filesystem::create_directories(root + "/masks");
+  for (const char* name : {"a", "b", "c"}) {
+    std::filesystem::copy(kMasks + "/images/grey.png", root + "/images/" + name + ".png");
+  }
+  std::filesystem::copy(kMasks + "/masks/grey_mask.png", root + "/masks/a.png");
+  copy("a png/rgb.png", root + "/masks/c.png");
+  const auto source = [&](const test::Args& args) {
+    ConfigObject out = image_folder(root + "/images", args);
+    out.args["image_size"] = test::list_value({12, 16});
+    out.args["masks"] = value(root + "/masks");
+    return out;
+  };
+  CHECK(problem([&] { read_source(source({}), ""); })
+            .starts_with("E300 1 of 3 images have no mask in `" + root + "/masks`, the first is `" +
+                         root + "/images/b.png`"));
+  const Dataset kept = read_source(source({{"on_bad_record", value("skip")}}), "");
+  CHECK(kept.inputs[0].rows->size() == 1);
+  CHECK(kept.targets[0].rows->size() == 1);
+  REQUIRE(kept.skipped.size() == 2);
+  CHECK(kept.skipped[0] == "`" + root + "/images/b.png` has no mask");
+  CHECK(kept.skipped[1] ==
+        "`" + root + "/masks/c.png`: the mask has colours, where each pixel is to be one number");
+}
+
 TEST_CASE("threads that decode images or draw digits leave signals to the main thread") {
   test::TempFolder folder;
   const std::string root = folder.file("photos");
@@ -340,7 +458,7 @@ TEST_CASE("image_folder: an image that goes away while it is used is named") {
   const Dataset data = read_source(image_folder(root), "");
   std::filesystem::remove(root + "/cat/1.png");
   CHECK(problem([&] { test::whole(data.inputs[0].rows); }) ==
-        "E321 `" + root + "/cat/1.png` is not there any more, it was when the folder was listed");
+        "E321 `" + root + "/cat/1.png` is not there any more, it was when the data were opened");
 }
 
 TEST_CASE("decode_image: every damaged file is refused with what the decoder says") {

@@ -118,6 +118,22 @@ TEST_CASE("the checksum of an archive's member is compared when all of it was re
   const RowsPtr stored = NpzFile(folder.file("a.npz"), {}).rows("x");
   read(*stored, {1, 2});
   CHECK(caught([&] { stored->read_range(0, 10); }).code == "E306");
+  CHECK(caught([&] {
+          const RowsPtr parts = NpzFile(folder.file("a.npz"), {}).rows("x");
+          read(*parts, {0, 1, 2, 3});
+          read(*parts, {7, 2});  // of another order: no part of the checksum
+          read(*parts, {4, 5, 6, 7, 8, 9});
+        }).code == "E306");
+  std::vector<NamedTensor> many;  // more rows than are read at once
+  many.push_back({"x", pattern(DType::kUInt8, {70000, 2})});
+  write_npz(folder.file("many.npz"), many);
+  CHECK_NOTHROW(NpzFile(folder.file("many.npz"), {}).rows("x")->read_range(0, 70000));
+  std::string large = folder.read("many.npz");
+  large[100000] = static_cast<char>(large[100000] ^ 1);
+  folder.write("many.npz", large);
+  CHECK(caught([&] {
+          NpzFile(folder.file("many.npz"), {}).rows("x")->read_range(0, 70000);
+        }).code == "E306");
   write_deflated(folder.file("b.npz"), "x", tensors[0].tensor, true);
   const RowsPtr deflated = NpzFile(folder.file("b.npz"), {}).rows("x");
   read(*deflated, {1, 2});

@@ -61,6 +61,26 @@ TEST_CASE("Tokenizers give the ids and texts of `tokenizers`") {
   }
 }
 
+TEST_CASE("Metaspace gives the ids and texts of `tokenizers`") {
+  const json llama2 = parse_json(test::read_text(golden("llama2/tokenizer.json")));
+  for (const json& one : parse_json(test::read_text(golden("metaspace.json")))) {
+    json changed = llama2;
+    for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
+      changed[key] = one.at(key);
+    }
+    Tokenizer tokenizer(json_text(changed), "metaspace");
+    CAPTURE(json_text(one.at("pre_tokenizer")));
+    REQUIRE(one.at("cases").size() > 50);
+    for (const json& each : one.at("cases")) {
+      const auto text = each.at("text").get<std::string>();
+      CAPTURE(text);
+      const TokenIds ids = ids_of(tokenizer, text);
+      CHECK(ids == each.at("ids").get<TokenIds>());
+      CHECK(tokenizer.decode(ids) == each.at("decoded").get<std::string>());
+    }
+  }
+}
+
 TEST_CASE("Splits one after another give the ids and texts of `tokenizers`") {
   for (const char* name : {"smollm", "deepseek", "deepseek_lines"}) {
     CAPTURE(name);
@@ -216,8 +236,13 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
        "E327 `t`: `added_tokens[0].single_word` is true, which is not read"},
       {with("/normalizer", {{"type", "NFC"}}),
        "E327 `t`: `normalizer.type` is `NFC`, a normalizer, which is not read"},
+      {with("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
+       "E327 `t`: `pre_tokenizer.type` is `UnicodeScripts`, a pre-tokenizer, which is not read"},
       {with("/pre_tokenizer", {{"type", "Metaspace"}}),
-       "E327 `t`: `pre_tokenizer.type` is `Metaspace`, a pre-tokenizer, which is not read"},
+       "E318 `t`: `pre_tokenizer.replacement` must be a text; it is missing"},
+      {with("/pre_tokenizer",
+            {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "last"}}),
+       "E327 `t`: `pre_tokenizer.prepend_scheme` is `last`, which is not read"},
       {with("/pre_tokenizer", {{"type", "Split"},
                                {"pattern", {{"Regex", "a"}}},
                                {"behavior", "Removed"},

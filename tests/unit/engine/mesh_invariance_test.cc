@@ -126,6 +126,36 @@ TEST_CASE("mesh invariance: batches are mixed with the same partners and weights
   }
 }
 
+TEST_CASE("mesh invariance: images and their masks move alike on every mesh") {
+  static const std::string kMasks = R"(
+seed: 5
+dtype_policy: float64
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [2, 4], axis_names: [data, model]}
+  layout_map: {large_k/kernel: [null, null, null, model]}
+data:
+  train: {source: random, samples: 320, shape: [9, 12, 3], labels: [9, 12, 1], seed: 3}
+  transform: [RandomFlip, {RandomRotation: 0.3}, {RandomElasticTransform: {value_range: [-4, 4]}}]
+model:
+  layers:
+    - Input: {shape: [9, 12, 3]}
+    - Conv2D: {name: large_k, filters: 8, kernel_size: 3, padding: same, activation: relu}
+    - Conv2D: {filters: 1, kernel_size: 1}
+compile: {loss: mse}
+fit: {batch_size: 16}
+)";
+  const Run one = train(kOneDevice, 0, 16, kMasks);
+  const std::vector<std::string> still = {"distribution.device_mesh.shape=1,1",
+                                          "data.transform=null"};
+  CHECK(largest_difference(train(still, 0, 16, kMasks), one) > 1e-3);
+  for (const std::vector<std::string>& mesh : kMeshes) {
+    CAPTURE(mesh[0]);
+    CHECK(largest_difference(train(mesh, 0, 16, kMasks), one) <= 1e-9);
+  }
+}
+
 TEST_CASE("mesh invariance: ZeRO levels change nothing but where things lie") {
   std::vector<std::string> single = kOneDevice;
   single.push_back("dtype_policy=float64");

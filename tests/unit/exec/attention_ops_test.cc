@@ -12,6 +12,7 @@ struct AttentionCase {
 
 constexpr AttentionCase kSmall{8, 16, 16, 8, 8, 4, 6};
 constexpr AttentionCase kGrouped{8, 16, 8, 16, 8, 4, 4};
+constexpr AttentionCase kWide{1, 40, 70, 2, 1, 16, 18};  // large enough for loops of bfloat16
 constexpr AttentionCase kLong{2, 200, 150, 4, 2, 8, 5};  // several blocks, the last ones smaller
 
 // Optional operands, by the names of the attribute.
@@ -85,6 +86,8 @@ TEST_CASE("dropout of attention does not depend on the mesh") {
 TEST_CASE("attention of several blocks equals the interpreter on every split") {
   check_attention(kLong, "", 1, 0, 0);
   check_attention(kLong, "step key_mask", 0, 40, 0.3);
+  check_attention(kWide, "", 1, 0, 0);
+  check_attention(kWide, "step key_mask", 0, 21, 0.3);
 }
 
 TEST_CASE("rotary positions equal the interpreter on every split") {

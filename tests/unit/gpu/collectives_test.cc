@@ -121,6 +121,31 @@ TEST_CASE("GPUs of eight processes send what the plan says and no byte more") {
   }
 }
 
+// NCCL's maximum of a NaN and a number is the number.
+TEST_CASE("a maximum of floats is joined here and not by the library") {
+  const Overrides layout = {
+      kSplit, "distribution.device_mesh.shape=[1,8]",
+      "distribution.layout_map={d1/kernel: [null, model], d1/output: [null, model]}",
+      "model.layers=[{Input: {shape: [64]}}, {Dense: {name: d1, units: 64}}, {Lambda: {function: "
+      "'=max(x, axis=-1, keepdims=true)'}}, {Dense: {name: d3, units: 16}}]"};
+  const Planned planned = plan_over(8, layout, "fast");
+  int64_t sums = 0;
+  for (size_t rank = 0; rank < 8; ++rank) {
+    Groups used;
+    for (const Command& command : planned.commands[rank]) {
+      if (const auto* all_reduce = std::get_if<AllReduceSpec>(&command.what)) {
+        CHECK(all_reduce->reduction == Reduction::kSum);
+        ++sums;
+      }
+      if (const std::vector<int>* ranks = gpu::ranks_of(command.what))
+        used.insert(*ranks);
+    }
+    CHECK(planned.groups[rank] == used);
+    CHECK(count_of<ExchangeSpec>(planned.commands[rank]) > 0);
+  }
+  MESSAGE(sums, " sums");
+}
+
 // They are joined, and their memory taken, before it is asked what fits.
 TEST_CASE("the groups of all collectives are known before there are commands") {
   for (const Overrides& layout : kLayouts) {

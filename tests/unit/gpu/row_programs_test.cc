@@ -123,8 +123,9 @@ TEST_CASE("the loss and its gradient are computed with the softmax before them")
 
 TEST_CASE("no model of the configs is more launches with rows than without") {
   // A config counts the characters of its text.
-  set_data_sizes_reader([](const ConfigObject& train, const std::string& base_dir,
-                           const std::string&) { return read_data_sizes(train, base_dir); });
+  set_data_sizes_reader([](const DataConfig& data, double held_out, const std::string&) {
+    return read_data_sizes(data, held_out);
+  });
   const std::filesystem::path folder = std::string(MESHTRAIN_SOURCE_DIR) + "/configs";
   int with_rows = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {

@@ -137,6 +137,19 @@ TEST_CASE("arguments that are defaults or mean nothing here are not written") {
       "0.1}}, trainable: false, activity_regularizer: {L1: {l1: 0.5}}}\n");
 }
 
+TEST_CASE("a layer within another one keeps what it is trained and computed with") {
+  const std::string inner = R"({"class_name": "Dense", "module": "keras.layers",
+      "registered_name": null, "config": {"name": "dense", "units": 2, "trainable": false,
+        "dtype": {"class_name": "DTypePolicy", "config": {"name": "float16"}}}})";
+  CHECK(
+      body(sequential(layer("TimeDistributed", R"("name": "td", "trainable": true,
+      "dtype": {"class_name": "DTypePolicy", "config": {"name": "float32"}}, "layer": )" +
+                                                   inner))) ==
+      "    - Input: {name: x, shape: [4]}\n"
+      "    - TimeDistributed: {name: td, layer: {Dense: {dtype: float16, trainable: false, units: "
+      "2}}}\n");
+}
+
 TEST_CASE("a policy that most layers have becomes the config's") {
   const std::string yaml =
       import_text(sequential(layer("Dense", R"("name": "a", "units": 2, "dtype": "float64")") +
@@ -167,6 +180,37 @@ TEST_CASE("mixed policies and maps of policies are those of the layers") {
   CHECK(yaml.find("- Dense: {name: a, dtype: mixed_float16, units: 2}") != std::string::npos);
   CHECK(yaml.find("- Dense: {name: b1, units: 2}") != std::string::npos);
   CHECK(yaml.find("- Dense: {name: c, dtype: float32, units: 2}") != std::string::npos);
+}
+
+TEST_CASE("a Constant of an array is that of the weights, of one number this number") {
+  const auto constant = [](const std::string& value) {
+    return R"({"module": "keras.initializers", "class_name": "Constant", "config": {"value": )" +
+           value + "}, \"registered_name\": null}";
+  };
+  const std::string array = R"({"class_name": "__numpy__", "config": {"value": )";
+  const std::string json =
+      sequential(layer("Dense", R"("name": "d", "units": 2, "kernel_initializer": )" +
+                                    constant(array + "[[1, 2], [3, 4], [5, 6], [7, 8]]}}")) +
+                 ", " +
+                 layer("Dense", R"("name": "e", "units": 1, "bias_initializer": )" +
+                                    constant(array + "[-1.5]}}")));
+  const ImportedModel imported = import_keras(json, {"m.json", "", "weights.safetensors"});
+  CHECK(contains(imported.yaml, "- Dense: {name: d, units: 2, kernel_initializer: zeros}\n"));
+  CHECK(contains(imported.yaml,
+                 "- Dense: {name: e, units: 1, bias_initializer: {Constant: {value: -1.5}}}\n"));
+  CHECK(imported.dropped ==
+        std::vector<std::string>{"layer `d` (Dense), `kernel_initializer`: a Constant of an array; "
+                                 "the weights hold it"});
+  CHECK(caught([&] {
+          import_text(json);
+        }).says("`kernel_initializer`: a Constant of an array, for which there must be weights"));
+}
+
+TEST_CASE("numbers have all their digits, and those of a float32 few") {
+  CHECK(body(sequential(layer("Rescaling", R"("name": "r", "scale": 3291.890625, "offset": )"
+                                           "0.0010000000474974513"))) ==
+        "    - Input: {name: x, shape: [4]}\n"
+        "    - Rescaling: {name: r, scale: 3291.890625, offset: 0.001}\n");
 }
 
 TEST_CASE("models of Keras 2 are read as well") {
@@ -364,6 +408,12 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
            {R"({"class_name": "Mine", "name": "own", "config": {"units": 2},
                "registered_name": "my>Mine"})",
             "E416", "layer `own` (Mine) is a class of your own"},
+           {R"({"class_name": "UnitNormalization", "name": "own", "module": null,
+               "registered_name": "UnitNormalization", "config": {"name": "own"}})",
+            "E416", "layer `own` (UnitNormalization) is a class of your own"},
+           {layer("Dense", R"("name": "d", "units": 2, "kernel_initializer":
+               {"class_name": "Zeros", "module": "mine", "registered_name": "Zeros", "config": {}})"),
+            "E416", "initializer `Zeros` is a class of your own"},
            {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
            {layer("Dense", R"("name": "d", "units": 2, "lora_rank": 4)"), "E416",
             "layer `d` (Dense): `lora_rank: 4` is not in meshtrain"},
@@ -378,13 +428,11 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
            {layer("Dense", R"("name": "d", "units": 2, "dtype": "int8_from_float32")"), "E416",
             "the dtype policy `int8_from_float32`"},
            {layer("TimeDistributed", R"("name": "td", "layer": {"class_name": "Functional",
-               "config": {"name": "f", "input_layers": [["i", 0, 0]], "output_layers": [["a", 0, 0]],
+               "config": {"name": "f", "input_layers": [["i", 0, 0]],
+                 "output_layers": [["i", 0, 0], ["i", 0, 0]],
                  "layers": [{"class_name": "InputLayer", "config": {"name": "i"},
-                             "inbound_nodes": []},
-                            {"class_name": "Add", "config": {"name": "a"},
-                             "inbound_nodes": [[["i", 0, 0, {}], ["i", 0, 0, {}]]]}]}})"),
-            "E416",
-            "layer `td` (TimeDistributed) holds a model whose layers do not follow each other"}}) {
+                             "inbound_nodes": []}]}})"),
+            "E416", "layer `td` (TimeDistributed) holds a model with several outputs"}}) {
     CAPTURE(c.layers);
     const test::Caught error = caught([&] { import_text(sequential(good + ", " + c.layers)); });
     CAPTURE(error.text);
@@ -393,6 +441,31 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
     CHECK(error.says(c.says));
     CHECK(error.says("model.json"));
   }
+}
+
+TEST_CASE("a TimeDistributed of a model with branches or masks works on merged steps") {
+  const auto distributed = [](const std::string& model) {
+    return body(sequential(layer("TimeDistributed", R"("name": "td", "layer": )" + model)));
+  };
+  const std::string branches = R"({"class_name": "Functional", "config": {"name": "f",
+      "input_layers": [["i", 0, 0]], "output_layers": [["a", 0, 0]], "layers": [
+        {"class_name": "InputLayer", "config": {"name": "i"}, "inbound_nodes": []},
+        {"class_name": "Add", "config": {"name": "a"},
+         "inbound_nodes": [[["i", 0, 0, {}], ["i", 0, 0, {}]]]}]}})";
+  CHECK(distributed(branches) ==
+        "    - Input: {name: x, shape: [4]}\n"
+        "    - MergeSteps: {name: td_steps}\n"
+        "    - Add: {name: a, inputs: [td_steps, td_steps]}\n"
+        "    - SplitSteps: {name: td, inputs: [a, x]}\n");
+  const std::string masks = R"({"class_name": "Sequential", "config": {"name": "s", "layers": [)" +
+                            layer("Masking", R"("name": "m", "mask_value": 2.0)") + ", " +
+                            layer("LSTM", R"("name": "l", "units": 3)") + "]}}";
+  CHECK(distributed(masks) ==
+        "    - Input: {name: x, shape: [4]}\n"
+        "    - MergeSteps: {name: td_steps}\n"
+        "    - Masking: {name: m, mask_value: 2}\n"
+        "    - LSTM: {name: l, units: 3}\n"
+        "    - SplitSteps: {name: td, inputs: [l, x]}\n");
 }
 
 TEST_CASE("layers that mix batches become identities, and the line for data.transform is said") {

@@ -87,6 +87,22 @@ TEST_CASE("log_softmax is the logarithm of softmax and does not overflow") {
   check_near({log_p[3]}, {-1001.3132617}, 1e-3);
 }
 
+TEST_CASE("softmax of many equal float16 scores has equal shares") {
+  const std::vector<double> scores(30000, 0.3);
+  const HostTensor x = floats({1, 30000}, scores).cast(DType::kFloat16);
+  CHECK(activated("softmax", x)[7] == doctest::Approx(1.0 / 30000).epsilon(2e-3));
+  CHECK(activated("log_softmax", x)[7] == doctest::Approx(-std::log(30000)).epsilon(1e-3));
+}
+
+TEST_CASE("activations that Keras makes of arithmetic keep NaN") {
+  const HostTensor x = floats({1}, {NAN});
+  for (const char* name : {"relu", "relu6", "hard_sigmoid", "hard_silu", "hard_tanh", "sparse_plus",
+                           "sparse_sigmoid", "leaky_relu", "elu", "sigmoid", "gelu"}) {
+    CAPTURE(name);
+    CHECK(std::isnan(activated(name, x)[0]));
+  }
+}
+
 TEST_CASE("sparsemax projects a row onto the simplex") {
   check_near(activated("sparsemax", floats({2, 3}, {0.1, 0.2, 0.3, 1.0, 0.8, -2})),
              {.233333, .333333, .433333, .6, .4, 0});

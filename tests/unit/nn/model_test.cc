@@ -132,6 +132,82 @@ TEST_CASE("a shared layer reads its weight once per call") {
   CHECK(uses == 2);
 }
 
+// Calls of one layer: sizes of the inputs of each.
+struct SharedCase {
+  const char* class_name;
+  NamedArgs args;
+  std::vector<std::vector<Shape>> calls;
+  std::vector<std::vector<std::string>> roles = {};  // of each call's inputs
+};
+
+// What call `wanted` gives, in a model that has the calls `made`, the first of which is the
+// layer's.
+std::vector<double> output_of_call(const SharedCase& shared, const std::vector<size_t>& made,
+                                   size_t wanted) {
+  std::vector<LayerConfig> layers;
+  std::vector<HostTensor> values;
+  for (const size_t call : made) {
+    std::vector<std::string> inputs;
+    for (const Shape& shape : shared.calls[call]) {
+      inputs.push_back("in" + std::to_string(values.size()));
+      ConfigValue::List sizes;
+      Shape whole = {4};
+      for (const int64_t size : shape) {
+        sizes.emplace_back().data = size;
+        whole.push_back(size);
+      }
+      LayerConfig input = make_layer_config("Input", inputs.back(), {}, {{"shape", {1}}});
+      input.object.args["shape"].data = sizes;
+      layers.push_back(std::move(input));
+      HostTensor value(DType::kFloat32, whole);
+      for (int64_t i = 0; i < value.size(); ++i) {
+        value.set(i, static_cast<double>((i * 37 + 11 * std::ssize(inputs)) % 101) / 100);
+      }
+      values.push_back(std::move(value));
+    }
+    const std::string name = layers.size() == inputs.size() ? "shared" : "again";
+    layers.push_back(name == "shared"
+                         ? make_layer_config(shared.class_name, name, inputs, shared.args)
+                         : make_layer_config("Call", name, inputs, {{"layer", "shared"}}));
+    if (!shared.roles.empty()) {
+      layers.back().input_roles = shared.roles[call];
+    }
+  }
+  Diagnostics diagnostics;
+  const Model model(make_model_config(std::move(layers), {wanted == made[0] ? "shared" : "again"}),
+                    DType::kFloat32, diagnostics);
+  const bool is_whole = std::all_of(diagnostics.list().begin(), diagnostics.list().end(),
+                                    [](const Diagnostic& d) { return d.code == "E121"; });
+  REQUIRE_MESSAGE(is_whole, diagnostics.render());
+  std::vector<const HostTensor*> inputs;
+  for (const HostTensor& value : values) {
+    inputs.push_back(&value);
+  }
+  return numbers(run_model(model, inputs));
+}
+
+TEST_CASE("each call of a shared layer has its own inputs") {
+  const ConfigObject lstm = make_object(Category::kLayer, "LSTM", {{"units", 3}});
+  const std::vector<SharedCase> cases = {
+      {"Bidirectional", {{"layer", lstm}}, {{{5, 2}, {3}, {3}, {3}, {3}}, {{5, 2}}}},
+      {"ConvLSTM2D", {{"filters", 2}, {"kernel_size", 2}}, {{{3, 5, 6, 1}}, {{3, 7, 4, 1}}}},
+      {"ContrastLimitedAdaptiveHistogramEqualization",
+       {{"tile_grid_size", {2, 2}}, {"value_range", {0, 1}}},
+       {{{8, 8, 1}}, {{6, 10, 1}}}},
+      {"TransformerEncoder",
+       {{"intermediate_dim", 4}, {"num_heads", 2}},
+       {{{5, 4}}, {{5, 4}, {5}}},
+       {{}, {"inputs", "padding_mask"}}}};
+  for (const SharedCase& shared : cases) {
+    CAPTURE(shared.class_name);
+    for (const size_t wanted : {0, 1}) {
+      const std::vector<double> alone = output_of_call(shared, {wanted}, wanted);
+      CHECK(output_of_call(shared, {0, 1}, wanted) == alone);
+      CHECK(output_of_call(shared, {1, 0}, wanted) == alone);
+    }
+  }
+}
+
 TEST_CASE("a shared layer refuses an input of another width") {
   Diagnostics diagnostics;
   const Model model(shared_model(5), DType::kFloat32, diagnostics);

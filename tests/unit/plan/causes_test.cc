@@ -156,8 +156,9 @@ TEST_CASE("causes: names may have commas") {
 
 TEST_CASE("causes: every collective of the configs has a line of its config") {
   // A config counts the characters of its text.
-  set_data_sizes_reader([](const ConfigObject& train, const std::string& base_dir,
-                           const std::string&) { return read_data_sizes(train, base_dir); });
+  set_data_sizes_reader([](const DataConfig& data, double held_out, const std::string&) {
+    return read_data_sizes(data, held_out);
+  });
   const std::string folder = std::string(MESHTRAIN_SOURCE_DIR) + "/configs";
   int collectives = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

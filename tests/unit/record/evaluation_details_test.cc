@@ -113,6 +113,62 @@ TEST_CASE("one-hot targets, logits and yes or no; targets without a class") {
   CHECK(details_text({binary}).find("1 targets are no class") != std::string::npos);
 }
 
+TEST_CASE("pixels: each has a class, of which some are none") {
+  // Two samples of 2 x 2 pixels and three classes; predictions 0 1 1 2, 0 0 2 1.
+  HostTensor p(DType::kFloat32, {2, 2, 2, 3});
+  const int predicted[] = {0, 1, 1, 2, 0, 0, 2, 1};
+  for (int i = 0; i < 8; ++i)
+    p.set(3 * i + predicted[i], 0.8);
+  const HostTensor y = tensor_of<int32_t>(DType::kInt32, {2, 2, 2, 1}, {0, 1, 0, 2, 0, 1, 255, 2});
+  ClassOutput pixels = one_of(false, {"a", "b", "c"});
+  pixels.per_sample = 4;
+  const OutputDetails out = output_details("o", p, y, pixels, {"f0", "f1"});
+  CHECK(out.unit == "pixels");
+  CHECK(out.samples == 2);
+  CHECK(out.without_class == 1);
+  CHECK(out.confusion == std::vector<std::vector<int64_t>>{{2, 1, 0}, {1, 1, 0}, {0, 1, 1}});
+  CHECK(out.accuracy == doctest::Approx(4.0 / 7));
+  CHECK(out.classes[0].iou == doctest::Approx(2.0 / 4));
+  CHECK(out.classes[1].iou == doctest::Approx(1.0 / 4));
+  CHECK(out.classes[2].iou == doctest::Approx(1.0 / 2));
+  CHECK(out.mean_iou == doctest::Approx((0.5 + 0.25 + 0.5) / 3));
+  CHECK(out.classes[0].roc.empty());
+  REQUIRE(out.worst.size() == 2);
+  CHECK(out.worst[0].file == "f1");
+  CHECK(out.worst[0].measure == doctest::Approx(0.5));
+  CHECK(out.worst[1].measure == doctest::Approx(0.25));
+  const std::string text = details_text({out});
+  CHECK(text.find("o: 2 samples, accuracy 0.5714 of pixels, mean IoU 0.4167; 1 targets") !=
+        std::string::npos);
+  CHECK(text.find("50.0%  f1") != std::string::npos);
+  const nlohmann::ordered_json json = details_json({out});
+  CHECK(json["outputs"][0]["unit"] == "pixels");
+  CHECK(json["outputs"][0]["worst"][0]["wrong"] == 0.5);
+}
+
+TEST_CASE("labels: each is a yes or no of its own") {
+  const HostTensor p = tensor_of<float>(DType::kFloat32, {4, 2}, {3, -1, 2, 1, -1, 4, -2, -3});
+  const HostTensor y = tensor_of<int32_t>(DType::kInt32, {4, 2}, {1, 0, 0, 1, 1, 1, 0, 0});
+  const ClassOutput each{ClassOutput::Kind::kEach, true, {"wet", "cold"}};
+  const OutputDetails out = output_details("o", p, y, each, {});
+  CHECK(out.unit == "labels");
+  CHECK(out.confusion.empty());
+  REQUIRE(out.classes.size() == 2);
+  CHECK(out.classes[0].name == "wet");  // predicted 1 1 0 0, wanted 1 0 1 0
+  CHECK(out.classes[0].support == 2);
+  CHECK(out.classes[0].precision == doctest::Approx(0.5));
+  CHECK(out.classes[0].recall == doctest::Approx(0.5));
+  CHECK(out.classes[0].auc == doctest::Approx(0.75));
+  CHECK(out.classes[1].f1 == doctest::Approx(1));
+  CHECK(out.classes[1].auc == doctest::Approx(1));
+  CHECK(out.accuracy == doctest::Approx(0.75));
+  CHECK(out.exact == doctest::Approx(0.5));
+  REQUIRE(out.worst.size() == 2);
+  CHECK(out.worst[0].measure == doctest::Approx(0.5));
+  CHECK(details_text({out}).find("accuracy 0.7500 of labels; all labels are right in 0.5000") !=
+        std::string::npos);
+}
+
 TEST_CASE("numbers: residuals, their quantiles and the worst rows") {
   const HostTensor p = tensor_of<float>(DType::kFloat32, {5, 1}, {0, 0, 0, 0, 0});
   const HostTensor y = tensor_of<float>(DType::kFloat32, {5, 1}, {1, -2, 3, 0, 8});

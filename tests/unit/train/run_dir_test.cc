@@ -346,7 +346,8 @@ TEST_CASE("weights that do not fit are listed all together and change nothing") 
     CHECK(diagnostic.notes ==
           std::vector<std::string>{
               "note: other shape: d1/kernel is (2, 2) in the file, (3, 2) in the model",
-              "note: missing: d2/kernel (2, 1)", "help: `train --partial` takes those that fit"});
+              "note: missing: d2/kernel (2, 1)",
+              "help: `train --partial`, or `fit: {partial_weights: true}`, takes those that fit"});
   }
   CHECK(other.weights["d1/bias"].at(0) == 0);
   try {
@@ -354,8 +355,9 @@ TEST_CASE("weights that do not fit are listed all together and change nothing") 
     FAIL_CHECK("no error");
   } catch (const ConfigError& error) {
     CHECK(error.diagnostics().list()[0].notes ==
-          std::vector<std::string>{"note: unexpected: d1/bias (2,)",
-                                   "help: `train --partial` takes those that fit"});
+          std::vector<std::string>{
+              "note: unexpected: d1/bias (2,)",
+              "help: `train --partial`, or `fit: {partial_weights: true}`, takes those that fit"});
   }
 }
 

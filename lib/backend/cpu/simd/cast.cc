@@ -1,9 +1,21 @@
 // Conversion between element types. Floating to integer truncates towards zero; to bool tests for
 // zero.
+#include <limits>
+
 #include "backend/cpu/simd/half.h"
 
 namespace meshtrain::cpu {
 namespace {
+
+// As on GPUs, and by XLA: what is beyond the range becomes its end, a NaN 0.
+template <class To, class From>
+inline To whole(From x) {
+  using Limits = std::numeric_limits<To>;
+  constexpr From low = static_cast<From>(Limits::min());
+  constexpr From behind = static_cast<From>(Limits::max() / 2 + 1) * 2;
+  const bool fits = x >= low && x < behind;
+  return fits ? static_cast<To>(x) : x >= behind ? Limits::max() : x < low ? Limits::min() : To{0};
+}
 
 template <class From, class To>
 void cast_loop(void* out, const void* a, const void*, const void*, int64_t n,
@@ -13,7 +25,9 @@ void cast_loop(void* out, const void* a, const void*, const void*, int64_t n,
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     if constexpr (kIsFloat<From> && sizeof(To) == 1) {
-      o[i] = static_cast<To>(static_cast<int32_t>(x[i]));
+      o[i] = static_cast<To>(whole<int32_t>(x[i]));
+    } else if constexpr (kIsFloat<From> && !kIsFloat<To>) {
+      o[i] = whole<To>(x[i]);
     } else {
       o[i] = static_cast<To>(x[i]);
     }

@@ -5,10 +5,14 @@
 //   a  words place and place + 4 of row group (a[0], a[2]) and of row group + 8 (a[1], a[3])
 //   b  words place and place + 4 of column group
 //   c  columns 2 place and 2 place + 1 of row group (c[0], c[1]) and of row group + 8 (c[2], c[3])
-// On the emulated GPU lanes ask each other for the words.
+// On the emulated GPU, and below compute capability 8.0, lanes ask each other for the words.
 #pragma once
 
 #include "backend/gpu/device/elementwise.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define MT_HAS_WARP_PRODUCTS
+#endif
 
 namespace mt {
 namespace {
@@ -34,7 +38,7 @@ MT_FN unsigned word_of(float x, float, float) {
   return bits_of(x);
 }
 MT_FN unsigned word_of(bf16, float x, float y) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#ifdef MT_HAS_WARP_PRODUCTS
   unsigned out;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y), "f"(x));
   return out;
@@ -59,14 +63,12 @@ MT_FN unsigned word_at(const T* row, int w) {
 
 // --- products ----------------------------------------------------------------------------------
 
-#ifdef __CUDA_ARCH__
+#ifdef MT_HAS_WARP_PRODUCTS
 #define MT_WARP_PRODUCT(instruction)                                                          \
   asm volatile(instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                               \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#endif
-
-#ifndef __CUDA_ARCH__
+#else
 // What a word of a and one of b add to c. Of a float, TF32 has the upper 19 bits.
 MT_FN float product_of_words(float, unsigned a, unsigned b) {
   return float_of(a & 0xffffe000u) * float_of(b & 0xffffe000u);
@@ -97,21 +99,21 @@ MT_FN void emulate_product(float (&c)[4], const unsigned (&a)[4], const unsigned
 #endif
 
 MT_FN void add_product(bf16, float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#ifdef __CUDA_ARCH__
+#ifdef MT_HAS_WARP_PRODUCTS
   MT_WARP_PRODUCT("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
 #else
   emulate_product<bf16>(c, a, b);
 #endif
 }
 MT_FN void add_product(f16, float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#ifdef __CUDA_ARCH__
+#ifdef MT_HAS_WARP_PRODUCTS
   MT_WARP_PRODUCT("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
 #else
   emulate_product<f16>(c, a, b);
 #endif
 }
 MT_FN void add_tf32_product(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#ifdef __CUDA_ARCH__
+#ifdef MT_HAS_WARP_PRODUCTS
   MT_WARP_PRODUCT("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
 #else
   emulate_product<float>(c, a, b);
@@ -157,7 +159,7 @@ MT_FN void take_columns(float, unsigned (&b)[2], const unsigned* tile, int row_w
 template <class T>
 MT_FN void take_columns(T, unsigned (&b)[2], const unsigned* tile, int row_words, int row,
                         int column, const WarpLane& at) {
-#ifdef __CUDA_ARCH__
+#ifdef MT_HAS_WARP_PRODUCTS
   const unsigned* from = tile + (row + (int)(at.lane & 15u)) * row_words + column / 2;
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(b[0]), "=r"(b[1])
