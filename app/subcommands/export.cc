@@ -75,10 +75,9 @@ int64_t shard_bytes(const ExportOptions& options) {
 }
 
 // Ids and names for config.json: those of the config, else what the data of training say.
-HuggingFaceExtras extras_of(const ResolvedConfig& resolved, const Setup& setup,
-                            const LearnedPtr& learned) {
-  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
-  const DataConfig& data = resolved.config.data;
+HuggingFaceExtras extras_of(const Config& config, const Setup& setup, const LearnedPtr& learned) {
+  HuggingFaceExtras extras = {config.model.token_ids, config.model.class_names};
+  const DataConfig& data = config.data;
   const Model& model = setup.model();
   const int64_t classes = model.calls()[model.outputs()[0]].output_shape.back();
   if (extras.class_names.empty() && learned != nullptr &&
@@ -189,8 +188,7 @@ void note_transforms(const DataConfig& data, bool is_quiet) {
 int run_export(const ExportOptions& options, Invocation&) {
   const Format format = format_of(options);
   const ModelSource source = options.config.source(options.weights, false);
-  const ResolvedConfig resolved = resolve_config(source.load);
-  Config config = resolved.config;
+  Config config = load_config(source.load);
   config.data.head_tail.value = 1;  // other programs take steps in order
   const bool has_compile =
       format == Format::kPython || format == Format::kJson || ends_with(options.output, ".keras");
@@ -204,7 +202,7 @@ int run_export(const ExportOptions& options, Invocation&) {
       format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
   note_transforms(config.data, options.quiet);
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
-  write(options, setup, format, weights, extras_of(resolved, setup, learned));
+  write(options, setup, format, weights, extras_of(config, setup, learned));
   if (format == Format::kHuggingFace) {
     if (learned != nullptr && !learned->tokenizer.empty()) {
       write_file_atomic((fs::path(options.output) / "tokenizer.json").string(),

@@ -14,7 +14,6 @@
 #include "data/tokenizer/tokenizer.h"
 #include "engine/generation.h"
 #include "engine/signals.h"
-#include "interop/huggingface/export.h"
 #include "record/continuations.h"
 #include "record/predictions.h"
 #include "run_flags.h"
@@ -116,30 +115,13 @@ DataSpec spec_of(const Setup& setup, const GenerationModel& model) {
   return spec;
 }
 
-// The id that an empty prompt stands for.
-std::optional<int32_t> start_of(const ResolvedConfig& resolved, const TextCodec& codec) {
-  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
-  const std::vector<int64_t>& bos = extras.token_ids["bos_token_id"];
-  return bos.empty() ? text_start(resolved.config.data, codec)
-                     : std::optional(static_cast<int32_t>(bos[0]));
-}
-
-// Ids that end a text: that of the training data, and each of `model.token_ids.eos_token_id`.
-std::vector<int32_t> stop_ids_of(const ResolvedConfig& resolved, const TextCodec& codec) {
-  std::vector<int32_t> ids = document_end(resolved.config.data, &codec);
-  HuggingFaceExtras extras = huggingface_extras(resolved.tree);
-  for (const int64_t id : extras.token_ids["eos_token_id"])
-    ids.push_back(static_cast<int32_t>(id));
-  return ids;
-}
-
-GenerationRequest request_of(const GenerateOptions& options, const ResolvedConfig& resolved,
+GenerationRequest request_of(const GenerateOptions& options, const Config& config,
                              const TextCodec& codec, int64_t num_ids) {
   GenerationRequest request;
   request.sampler = sampler_of(options);
-  request.seed = resolved.config.seed.value;
+  request.seed = config.seed.value;
   request.num_ids = num_ids;
-  request.stop_ids = stop_ids_of(resolved, codec);
+  request.stop_ids = text_ends(config, codec);
   request.before_step = [] { throw_if_stopped("the ids so far"); };
   return request;
 }
@@ -191,8 +173,7 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
 int run_generate(const GenerateOptions& options, Invocation& invocation) {
   check_options(options);
   const ModelSource model = options.config.source(options.weights, false);
-  const ResolvedConfig resolved = resolve_config(model.load);
-  Config config = resolved.config;
+  Config config = load_config(model.load);
   config.data.head_tail.value = 1;  // a text is read in order
   drop_expressions(config.compile);
   drop_optimizer(config.compile);
@@ -214,11 +195,10 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
     const auto announced = coordinator.announce("reading the prompts");
     codec = codec_of(options, config, model);
     prompts =
-        encoded_prompts(prompts_of(options), *codec, facts.num_ids, start_of(resolved, *codec));
+        encoded_prompts(prompts_of(options), *codec, facts.num_ids, text_start(config, *codec));
   });
-  ContinuedTexts texts(
-      options.texts, prompts, *codec,
-      request_of(options, resolved, *codec, std::min(facts.num_ids, codec->size())));
+  ContinuedTexts texts(options.texts, prompts, *codec,
+                       request_of(options, config, *codec, std::min(facts.num_ids, codec->size())));
   facts = generation_model(setup, std::max<int64_t>(texts.longest(), 2));
   EngineOptions engine_options = options.engine.options(invocation);
   engine_options.decode = decode_options(facts, sampler_of(options), texts.rows_at_once());

@@ -72,7 +72,7 @@ struct RandomShard {
   MESHTRAIN_FIELDS(shape, first, index_strides, seed, stream, step);
 };
 
-enum class WarpFill : uint8_t { kConstant, kNearest, kWrap, kReflect };
+enum class WarpFill : uint8_t { kConstant, kNearest, kWrap, kReflect, kMirror };
 WarpFill warp_fill(std::string_view name);
 
 // Contiguous (images, height, width, channels) of floats.

@@ -45,6 +45,7 @@ WarpFill warp_fill(std::string_view name) {
   return name == "nearest"   ? WarpFill::kNearest
          : name == "wrap"    ? WarpFill::kWrap
          : name == "reflect" ? WarpFill::kReflect
+         : name == "mirror"  ? WarpFill::kMirror
                              : WarpFill::kConstant;
 }
 

@@ -354,6 +354,23 @@ class ModelBinder {
   std::unordered_map<std::string, size_t> places_;  // layer name -> index; looked up only
 };
 
+void bind_token_ids(const ConfigValue& map, ModelConfig& out, Diagnostics& diagnostics) {
+  const std::vector<std::string> keys = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  for (const auto& [key, value] : map.dict()) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      Diagnostic& d =
+          diagnostics.error("E111", value.loc, fmt::format("unknown key `{}` in `token_ids`", key));
+      if (!suggest(d, key, keys))
+        d.help(fmt::format("keys are {}", join(keys, ", ")));
+      continue;
+    }
+    std::vector<int64_t>& ids = out.token_ids[key];
+    ids = value.is_list() ? value.integers() : std::vector{value.integer()};
+    if (std::any_of(ids.begin(), ids.end(), [](int64_t id) { return id < 0; }))
+      diagnostics.error("E113", value.loc, fmt::format("`{}` must be at least 0", key));
+  }
+}
+
 }  // namespace
 
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
@@ -362,6 +379,9 @@ void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
   binder.freeze(tree.field("frozen"));
   binder.outputs(tree.field("outputs"));
   bind_remat(tree.field("remat"), out, diagnostics);
+  bind_token_ids(tree.field("token_ids"), out, diagnostics);
+  if (const ConfigValue& names = tree.field("class_names"); !names.is_null())
+    out.class_names = names.strings();
   out.is_sequential = out.is_sequential && out.outputs.size() <= 1;
   derive(tree.field("name"), out.name, out.is_sequential ? "sequential" : "functional");
 }

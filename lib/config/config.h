@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -84,6 +85,8 @@ struct ModelConfig {
     std::vector<std::string> kept_parts;
   };
   std::vector<Remat> remat;
+  std::map<std::string, std::vector<int64_t>> token_ids;  // "eos_token_id": one or several
+  std::vector<std::string> class_names;                   // empty: those of the data
   SourceLoc loc;
 };
 

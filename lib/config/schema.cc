@@ -95,10 +95,10 @@ const Section& model_section() {
                  "patterns of whole layer names: layers whose weights fit leaves as they are"),
        map_of("token_ids", ValueKind::kIntOrList,
               "bos_token_id, eos_token_id and pad_token_id, which `export --format hf` writes; "
-              "`generate` ends at each eos_token_id"),
+              "texts of `generate` and TextSamples end at each eos_token_id"),
        make_spec("class_names", ValueKind::kTextList, "null",
-                 "names of the classes that `export --format hf` writes; those of the data when "
-                 "null"),
+                 "names of the classes, for `predict`, `evaluate` and `export --format hf`; those "
+                 "of the data when null"),
        map_of("remat", ValueKind::kNames,
               "layer, block or pattern -> what its backward pass keeps: none, block, dots, or the "
               "names of layers")});

@@ -89,8 +89,13 @@ std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& lea
     const OutputScale scale = origins[static_cast<size_t>(call)].scale;
     entry.is_logits = scale == OutputScale::kUnknown ? takes_logits(loss).value_or(false)
                                                      : scale == OutputScale::kLogits;
-    if (entry.kind != ClassOutput::Kind::kNone && learned) {
-      const int64_t count = entry.kind == ClassOutput::Kind::kEach ? width : *classes;
+    if (entry.kind == ClassOutput::Kind::kNone)
+      continue;
+    const int64_t count = entry.kind == ClassOutput::Kind::kEach ? width : *classes;
+    const std::vector<std::string>& given_names = setup.config().model.class_names;
+    if (out.size() == 1 && std::ssize(given_names) == count) {
+      entry.names = given_names;
+    } else if (learned) {
       entry.names = label_names(*learned, model.output_names()[i], out.size() == 1);
       const auto known = std::ssize(entry.names);
       entry.names.resize(known <= count ? entry.names.size() : 0);

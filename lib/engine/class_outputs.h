@@ -30,7 +30,8 @@ struct ClassOutput {
 // The loss that the config gives an output, or null.
 const ConfigObject* loss_of_output(const Setup& setup, size_t output);
 
-// One entry for each output of the model. Names come from `learned`, which may be null.
+// One entry for each output of the model. Names are `model.class_names`, where they are as many as
+// the classes of the only output, else come from `learned`, which may be null.
 std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& learned);
 
 }  // namespace meshtrain

@@ -230,6 +230,11 @@ void Engine::set_learning_rate(double rate) {
   impl_->fixed_rate = rate;
 }
 
+std::optional<double> Engine::scheduled_rate() const {
+  const bool is_scheduled = impl_->fixed_rate < 0 && impl_->setup.optimizer().has_schedule();
+  return is_scheduled ? std::optional(learning_rate()) : std::nullopt;
+}
+
 int64_t Engine::iterations() const {
   return impl_->iterations_done();
 }

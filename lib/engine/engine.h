@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -92,6 +93,7 @@ class Engine : public StepRunner {
 
   double learning_rate() const override;
   void set_learning_rate(double rate) override;
+  std::optional<double> scheduled_rate() const override;
   int64_t iterations() const override;
 
   // The whole state, as checkpoints store it. After writing to the store, restore the counters too;

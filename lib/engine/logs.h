@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,8 @@ struct EpochReport {
   double seconds = 0;        // since then, validation included
   double train_seconds = 0;  // the steps alone
   Logs logs;  // sorted training values, then sorted validation values with "val_" before them
-  LogLists lists = {};  // under the same names
+  LogLists lists = {};                        // under the same names
+  std::optional<double> scheduled_rate = {};  // that a schedule has reached
 
   // Without validation; 0 where no step was timed.
   double seconds_per_step() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,8 @@ class StepRunner {
   // dtype policy is float64. Setting it replaces a schedule.
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double rate) = 0;
+  // The rate of the next step where a schedule says it.
+  virtual std::optional<double> scheduled_rate() const { return std::nullopt; }
   virtual int64_t iterations() const = 0;  // steps of the optimizer
 };
 

@@ -101,11 +101,22 @@ std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec
   return id ? std::vector<int32_t>{static_cast<int32_t>(*id)} : std::vector<int32_t>();
 }
 
-std::optional<int32_t> text_start(const DataConfig& data, const TextCodec& codec) {
+std::vector<int32_t> text_ends(const Config& config, const TextCodec& codec) {
+  std::vector<int32_t> ids = document_end(config.data, &codec);
+  if (const auto ends = config.model.token_ids.find("eos_token_id");
+      ends != config.model.token_ids.end())
+    ids.insert(ids.end(), ends->second.begin(), ends->second.end());
+  return ids;
+}
+
+std::optional<int32_t> text_start(const Config& config, const TextCodec& codec) {
+  if (const auto ids = config.model.token_ids.find("bos_token_id");
+      ids != config.model.token_ids.end() && !ids->second.empty())
+    return static_cast<int32_t>(ids->second[0]);
   if (const std::optional<int32_t> start = codec.start())
     return start;
   const std::vector<int32_t> end =
-      codec.end() ? std::vector<int32_t>() : document_end(data, &codec);
+      codec.end() ? std::vector<int32_t>() : document_end(config.data, &codec);
   return end.empty() ? std::nullopt : std::optional(end[0]);
 }
 

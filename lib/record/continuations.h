@@ -31,9 +31,12 @@ void check_lengths(const TextPrompts& prompts, int64_t least, const std::string&
 // null for files of tokens.
 std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec);
 
-// The id with which a text of the training data begins: a start token, or the separator that ends
-// the document before it.
-std::optional<int32_t> text_start(const DataConfig& data, const TextCodec& codec);
+// The ids that end a text: that of the training data, and each `model.token_ids.eos_token_id`.
+std::vector<int32_t> text_ends(const Config& config, const TextCodec& codec);
+
+// The id with which a text begins: `model.token_ids.bos_token_id`, else a start token of the
+// training data, or the separator that ends the document before it.
+std::optional<int32_t> text_start(const Config& config, const TextCodec& codec);
 
 struct Continuation {
   size_t prompt = 0;

@@ -25,6 +25,12 @@ std::string logs_json(const Logs& logs, const LogLists& lists) {
   return out + "}";
 }
 
+std::string digits_of(double value, bool is_float64) {
+  return !std::isfinite(value) ? "null"
+         : is_float64          ? format_shortest(value)
+                               : format_shortest(static_cast<float>(value));
+}
+
 std::string rates_json(const BatchWork& work, double seconds) {
   std::string out;
   if (const double tokens = work.tokens_per_second(seconds); tokens > 0)
@@ -87,19 +93,19 @@ void EventLog::on_train_step(const TrainPosition& position, const StepRunner& ru
   if (!log_steps_) {
     return;
   }
-  const double loss = runner.last_loss();
-  const std::string text = !std::isfinite(loss) ? "null"
-                           : float64_           ? format_shortest(loss)
-                                                : format_shortest(static_cast<float>(loss));
   emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", position.epoch + 1,
-                   position.batch, text));
+                   position.batch, digits_of(runner.last_loss(), float64_)));
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {
   const double seconds = report.seconds_per_step();
+  const std::string rate =
+      report.scheduled_rate
+          ? fmt::format(R"(,"learning_rate":{})", digits_of(*report.scheduled_rate, float64_))
+          : "";
   emit(fmt::format(
-      R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f}{},"logs":{}}})",
-      report.epoch, report.steps, report.seconds, seconds * 1e3, rates_json(work_, seconds),
+      R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f}{}{},"logs":{}}})",
+      report.epoch, report.steps, report.seconds, seconds * 1e3, rates_json(work_, seconds), rate,
       logs_json(report.logs, report.lists)));
 }
 

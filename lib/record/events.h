@@ -3,16 +3,18 @@
 //   {"event":"start",...}                                     what is run (RunInfo)
 //   {"event":"step","epoch":1,"step":1,"loss":...}            with run.log_steps; that batch's loss
 //   {"event":"epoch","epoch":1,"steps":N,"seconds":...,"ms_per_step":...,"logs":{...}}
+//     with "learning_rate", that of the next step, where a schedule says it
 //   {"event":"validation","epoch":1,"step":N,"seconds":...,"logs":{...}}   within an epoch
 //   {"event":"evaluate","steps":N,"seconds":...,"logs":{...}}
 //   {"event":"warning","text":"..."}
 //   {"event":"stop","by":"EarlyStopping","epoch":2,"epochs":9,"best_epoch":1,"text":"..."}
 //   {"event":"end","exit_code":0}
 //
-// Numbers have the shortest text that reads back as the same number of their type; a step's loss is
-// a float32 unless the dtype policy is float64. A non-finite value is null, as JSON has no such
-// number. `seconds` include validation, `ms_per_step` does not. Epochs of models with an output for
-// each token also have `tokens_per_second`, and `mfu` where the peak of the devices is known.
+// Numbers have the shortest text that reads back as the same number of their type; a step's loss
+// and a schedule's rate are float32 unless the dtype policy is float64. A non-finite value is null,
+// as JSON has no such number. `seconds` include validation, `ms_per_step` does not. Epochs of
+// models with an output for each token also have `tokens_per_second`, and `mfu` where the peak of
+// the devices is known.
 #pragma once
 
 #include <functional>

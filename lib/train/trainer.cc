@@ -115,6 +115,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   report.train_seconds = now_() - start;
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
   report.lists = at.epoch_trained ? at.lists : runner_.log_lists();
+  report.scheduled_rate = runner_.scheduled_rate();
   return report;
 }
 

@@ -100,6 +100,13 @@ TEST_CASE("validations and texts between steps leave training as it is") {
   const std::string file = letters.folder.read("texts/samples.txt");
   CHECK(file.ends_with("=== epoch 3\n" + again.out));
   CHECK(contains(texts.out, "=== epoch 3\n" + again.out));
+
+  // Every id of the text ends it.
+  const Result ended =
+      letters.train({"-o", "ended", "fit.epochs=1", "model.token_ids.eos_token_id=[0, 1, 2, 3, 4]",
+                     "callbacks+={TextSamples: {prompts: [one t], max_new_tokens: 8}}"});
+  const std::string lines = letters.folder.read("ended/samples.txt");
+  CHECK_MESSAGE(lines.size() < std::string("=== epoch 1\none t12345678\n").size(), lines);
 }
 
 TEST_CASE("killed runs resume with the same validations and texts, also on another mesh") {

@@ -256,6 +256,31 @@ fit: {batch_size: 20, epochs: 30}
   CHECK(starts_with(lines[2], "no,"));
 }
 
+TEST_CASE("predict names classes as model.class_names does, where the data have no names") {
+  TemporaryFolder folder;
+  train_run(folder, R"(
+data: {train: {source: random, samples: 8, shape: [2], labels: 3}}
+model:
+  class_names: [red, green, "light, blue"]
+  layers:
+    - Input: {shape: [2]}
+    - Dense: {units: 3, bias_initializer: {Constant: {value: 0}}, activation: softmax}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {batch_size: 8, epochs: 0}
+)");
+  folder.write("new.csv", "a,b\n6,0\n-6,0\n");
+  const Result result = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  const std::vector<std::string> lines = lines_of(result.out);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == R"(class,probability,dense_red,dense_green,"dense_light, blue")");
+  for (int i : {1, 2}) {
+    const bool has_name = starts_with(lines[i], "red,") || starts_with(lines[i], "green,") ||
+                          starts_with(lines[i], R"("light, blue",)");
+    CHECK_MESSAGE(has_name, lines[i]);
+  }
+}
+
 TEST_CASE("predict names the character that follows a text, without the training text") {
   TemporaryFolder folder;
   std::string text;

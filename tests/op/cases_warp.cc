@@ -5,7 +5,7 @@ namespace meshtrain {
 std::vector<OpCase> warp_cases() {
   std::vector<OpCase> cases;
   for (const char* op : {"affine_warp", "affine_warp_transpose"}) {
-    for (const char* fill : {"constant", "nearest", "wrap", "reflect"}) {
+    for (const char* fill : {"constant", "nearest", "wrap", "reflect", "mirror"}) {
       for (const char* interpolation : {"bilinear", "nearest"}) {
         OpCase warp{fmt::format("{} with {} fill, {}", op, fill, interpolation), op, {}};
         warp.operands = {{{4, 3, 6, 2}}, {{4, 6}, DType::kFloat64, -2.3, 2.9}};

@@ -11,7 +11,8 @@
 namespace meshtrain::cpu {
 namespace {
 
-static_assert(static_cast<int>(mt::WarpFill::kReflect) == static_cast<int>(WarpFill::kReflect) &&
+static_assert(static_cast<int>(mt::WarpFill::kMirror) == static_cast<int>(WarpFill::kMirror) &&
+              static_cast<int>(mt::WarpFill::kReflect) == static_cast<int>(WarpFill::kReflect) &&
               static_cast<int>(mt::WarpFill::kWrap) == static_cast<int>(WarpFill::kWrap) &&
               static_cast<int>(mt::WarpFill::kNearest) == static_cast<int>(WarpFill::kNearest));
 

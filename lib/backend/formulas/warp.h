@@ -10,7 +10,7 @@ namespace mt {
 namespace {
 
 // As meshtrain::WarpFill.
-enum class WarpFill : unsigned char { kConstant, kNearest, kWrap, kReflect };
+enum class WarpFill : unsigned char { kConstant, kNearest, kWrap, kReflect, kMirror };
 
 // Never contracted into one rounding.
 MT_FN double mul_rn(double a, double b) {
@@ -55,6 +55,10 @@ MT_FN long long filled_index(long long index, long long size, WarpFill fill) {
     case WarpFill::kReflect: {
       const long long phase = positive_mod(index, 2 * size);
       return phase < size ? phase : 2 * size - 1 - phase;
+    }
+    case WarpFill::kMirror: {
+      const long long phase = size > 1 ? positive_mod(index, 2 * size - 2) : 0;
+      return phase < size ? phase : 2 * size - 2 - phase;
     }
   }
   return -1;

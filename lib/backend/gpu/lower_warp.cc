@@ -15,9 +15,12 @@ std::string_view fill_name(WarpFill fill) {
       return "WarpFill::kNearest";
     case WarpFill::kWrap:
       return "WarpFill::kWrap";
-    default:
+    case WarpFill::kReflect:
       return "WarpFill::kReflect";
+    case WarpFill::kMirror:
+      return "WarpFill::kMirror";
   }
+  return "";
 }
 
 }  // namespace

@@ -113,18 +113,6 @@ void check_class_names(const HuggingFaceModel& model) {
 
 }  // namespace
 
-HuggingFaceExtras huggingface_extras(const ConfigValue& tree) {
-  HuggingFaceExtras extras;
-  const ConfigValue& model = tree.field("model");
-  for (const auto& [key, ids] : model.field("token_ids").dict()) {
-    extras.token_ids[key] = ids.is_list() ? ids.integers() : std::vector<int64_t>{ids.integer()};
-  }
-  if (const ConfigValue& names = model.field("class_names"); !names.is_null()) {
-    extras.class_names = names.strings();
-  }
-  return extras;
-}
-
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,
                                             const std::string& folder, int64_t shard_bytes,

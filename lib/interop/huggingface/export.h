@@ -25,7 +25,4 @@ std::vector<std::string> export_huggingface(const Setup& setup,
                                             int64_t shard_bytes = kHuggingFaceShardBytes,
                                             const HuggingFaceExtras& extras = {});
 
-// Returns `model.token_ids` and `model.class_names` of a resolved config.
-HuggingFaceExtras huggingface_extras(const ConfigValue& tree);
-
 }  // namespace meshtrain

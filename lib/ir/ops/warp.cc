@@ -14,6 +14,7 @@
 //   nearest    the first or last pixel
 //   wrap       i mod n
 //   reflect    mirrored with the edge pixel: (d c b a | a b c d | d c b a)
+//   mirror     mirrored without it: (d c b | a b c d | c b a)
 // as jax.scipy.ndimage.map_coordinates, orders 0 and 1. No gradient flows to t. The transpose adds
 // each dy to the pixels that its result was made of, by their weights.
 #include "ir/ops/helpers.h"
@@ -43,7 +44,8 @@ Types infer_warp(const Node& node, Operands operands) {
                      "interpolation {}", interpolation);
   const std::string& fill = node.attr_string("fill");
   MESHTRAIN_OP_CHECK(node,
-                     fill == "constant" || fill == "nearest" || fill == "wrap" || fill == "reflect",
+                     fill == "constant" || fill == "nearest" || fill == "wrap" ||
+                         fill == "reflect" || fill == "mirror",
                      "fill {}", fill);
   node.attr_double("fill_value");
   return {x};

@@ -120,6 +120,8 @@ void take(const Json& event, RunRecord& out) {
                           .tokens_per_second = number(event, "tokens_per_second"),
                           .mfu = number(event, "mfu"),
                           .logs = logs_of(event)});
+    if (const double rate = number(event, "learning_rate"); std::isfinite(rate))
+      out.epochs.back().logs.emplace_back("learning_rate", rate);
   } else if (kind == "validation") {
     out.validations.push_back({integer(event, "epoch"), integer(event, "step"), logs_of(event)});
   } else if (kind == "step") {

@@ -70,12 +70,12 @@ TextSamples::TextSamples(const TextSamplesOptions& options, CallbackContext& con
       codec_(codec_of(options, context)) {
   const GenerationModel model = generation_model(context.engine->setup(), 2);
   prompts_ = encoded_prompts(options.prompts.value, *codec_, model.num_ids,
-                             text_start(context.config.data, *codec_));
+                             text_start(context.config, *codec_));
   options_ = {.samples = options.samples, .rows = kRows, .new_ids = options.max_new_tokens};
   request_.sampler = sampler_of(options);
   request_.seed = context.config.seed.value;
   request_.num_ids = std::min(model.num_ids, codec_->size());
-  request_.stop_ids = document_end(context.config.data, codec_.get());
+  request_.stop_ids = text_ends(context.config, *codec_);
   const Generation generation(*context.engine, model, rows_of(options));
   check_lengths(prompts_, generation.least_prompt(), generation.window_reason(1));
 }

@@ -54,7 +54,8 @@ HuggingFaceExtras extras_of(const HuggingFaceImport& imported) {
   LoadOptions options;
   options.source = std::make_shared<SourceFile>(SourceFile{"config.yaml", imported.yaml});
   options.require_data = false;
-  return huggingface_extras(resolve_config(options).tree);
+  const ModelConfig model = load_config(options).model;
+  return {model.token_ids, model.class_names};
 }
 
 // The tensors of all safetensors files of a model in `folder`.

@@ -117,7 +117,8 @@ MT_FN void each_near(const double* t, long long column, long long y, const Visit
   const double end = warp_place(t, (double)(W.width - 1), (double)y);
   const double lowest = begin < end ? begin : end, highest = begin < end ? end : begin;
   long long first = 0, last = 0;
-  bool is_known = W.terms == 6 && ::fabs(begin) < 1e9 && ::fabs(end) < 1e9;
+  bool is_known = W.terms == 6 && W.fill != WarpFill::kMirror &&  // no layer has this one
+                  ::fabs(begin) < 1e9 && ::fabs(end) < 1e9;
   if constexpr (W.fill == WarpFill::kWrap || W.fill == WarpFill::kReflect) {
     if (is_known) {
       first = (long long)::floor(lowest / W.width) - 1;
