@@ -101,7 +101,7 @@ std::string kind_of(const CheckpointTensor& tensor) {
   return fmt::format("{} {}", dtype_name(tensor.dtype), shape_string(tensor.shape));
 }
 std::string kind_of(const Variable& variable) {
-  return fmt::format("{} {}", dtype_name(variable.dtype), shape_string(variable.shape));
+  return fmt::format("{} {}", dtype_name(variable.dtype), shape_string(variable.own_shape()));
 }
 
 // "adam" of "adam/iteration"

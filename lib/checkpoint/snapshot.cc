@@ -93,19 +93,27 @@ void Snapshot::add_tensors() {
                             .kind = tensor_kind(variable),
                             .trainable = variable.trainable,
                             .dtype = variable.dtype,
-                            .shape = variable.shape,
+                            .shape = variable.own_shape(),
                             .layout = sharding_string(storage, mesh()),
                             .shards = {}};
     const AxisMask axes = storage.used_axes();
-    const Shape local = local_shape(variable.shape, storage, mesh());
+    std::vector<size_t> places;
     for (int64_t p = 0; p < mesh().size_of(axes); ++p) {
       const std::vector<int64_t> start =
           local_start(variable.shape, storage, mesh(), device_of_shard(mesh(), axes, p));
+      Shape shape = local_shape(variable.shape, storage, mesh());
+      for (size_t d = 0; d < shape.size(); ++d)
+        shape[d] = std::min(shape[d], tensor.shape[d] - start[d]);
+      if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) ||
+          (!variable.unpadded.empty() && num_elements(shape) == 0))
+        continue;  // zeros that fill up the variable
+      num_bytes_ += num_elements(shape) * static_cast<int64_t>(dtype_size(variable.dtype));
       tensor.shards.push_back(
-          {.file = {}, .offset = Shape(start.begin(), start.end()), .shape = local});
+          {.file = {}, .offset = Shape(start.begin(), start.end()), .shape = shape});
+      places.push_back(static_cast<size_t>(p));
     }
+    places_.push_back(std::move(places));
     shard_bytes_.push_back(static_cast<size_t>(store_.shard_bytes(static_cast<int>(v))));
-    num_bytes_ += static_cast<int64_t>(shard_bytes_.back() * tensor.shards.size());
     copied_bytes_ += static_cast<int64_t>(
         aligned(shard_bytes_.back() * static_cast<size_t>(store_.part().num_shards(axes))));
     tensors_.push_back(std::move(tensor));
@@ -131,7 +139,7 @@ void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
     const AxisMask axes = store_.variables()[t].layout.storage.used_axes();
     const Holders& holders = plan.holders(store_.part(), axes);
     for (size_t p = 0; p < tensors_[t].shards.size(); ++p) {
-      const std::set<int>& able = holders.by_shard[p];
+      const std::set<int>& able = holders.by_shard[places_[t][p]];
       const int writer = *std::min_element(able.begin(), able.end(), [&](int a, int b) {
         return plan.bytes[static_cast<size_t>(a)] < plan.bytes[static_cast<size_t>(b)];
       });
@@ -171,12 +179,14 @@ void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Shar
     tensors_[t].shards[p].file = files[best].name;
     const Holders& holders =
         plan.holders(store_.part(), store_.variables()[t].layout.storage.used_axes());
-    const auto own = holders.local.find(p);
-    files[best].shards.push_back({.tensor = t,
-                                  .index = p,
-                                  .local = own == holders.local.end() ? 0 : own->second,
-                                  .data = nullptr,
-                                  .num_bytes = shard_bytes_[t]});
+    const auto own = holders.local.find(places_[t][p]);
+    files[best].shards.push_back(
+        {.tensor = t,
+         .index = p,
+         .local = own == holders.local.end() ? 0 : own->second,
+         .data = nullptr,
+         .num_bytes = static_cast<size_t>(num_elements(tensors_[t].shards[p].shape)) *
+                      dtype_size(tensors_[t].dtype)});
   }
   if (rank == store_.part().rank()) {
     std::move(files.begin(), files.end(), std::back_inserter(files_));
@@ -185,11 +195,28 @@ void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Shar
 
 void Snapshot::point_to(std::vector<const std::byte*> variables) {
   data_ = std::move(variables);
+  cut_.clear();
   for (File& file : files_) {
     for (Shard& shard : file.shards) {
       shard.data = data_[shard.tensor] + shard.local * shard_bytes_[shard.tensor];
+      if (shard.num_bytes < shard_bytes_[shard.tensor])
+        shard.data = without_padding(shard);
     }
   }
+}
+
+// Rows at the end are left out where they are; the ends of rows only in a copy.
+const std::byte* Snapshot::without_padding(const Shard& shard) {
+  const CheckpointTensor& tensor = tensors_[shard.tensor];
+  const Variable& variable = store_.variables()[shard.tensor];
+  const Shape &shape = tensor.shards[shard.index].shape,
+              stored = local_shape(variable.shape, variable.layout.storage, mesh());
+  if (std::equal(shape.begin() + 1, shape.end(), stored.begin() + 1))
+    return shard.data;
+  HostTensor whole(tensor.dtype, stored);
+  std::copy_n(shard.data, whole.num_bytes(), whole.bytes());
+  cut_.push_back(whole.resized(shape));
+  return cut_.back().bytes();
 }
 
 void Snapshot::borrow() {

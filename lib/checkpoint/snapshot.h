@@ -65,13 +65,17 @@ class Snapshot {
   void add_files(Plan& plan, const char* folder, bool weights);
   void add_files_of(Plan& plan, const char* folder, int rank, const Shards& shards);
   void point_to(std::vector<const std::byte*> variables);
+  const std::byte* without_padding(const Shard& shard);
 
   VariableStore& store_;
   std::vector<CheckpointTensor> tensors_;  // one for each variable
-  std::vector<size_t> shard_bytes_;        // of each
+  std::vector<size_t> shard_bytes_;        // of each, in memory
+  // Of each tensor's shards: the number among all distinct shards, some of which have nothing but
+  // zeros that fill up the variable.
+  std::vector<std::vector<size_t>> places_;
   std::vector<File> files_;
   std::vector<const std::byte*> data_;  // by variable
-  std::vector<HostTensor> copies_;
+  std::vector<HostTensor> copies_, cut_;
   int64_t num_bytes_ = 0, copied_bytes_ = 0;
 };
 

@@ -138,7 +138,7 @@ ClassSpec reversible_embedding() {
        boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
        choice("reverse_dtype", {"float32", "float64", "bfloat16", "float16"}, "null",
               "type of the product that gives logits; the compute dtype when null"),
-       number("logit_soft_cap", "null", "c of c tanh(logit / c)").above(0),
+       number("logit_soft_cap", "null", "c of c tanh(logit / c)").above(0), pad_to_arg(),
        call_arg(reverse_call())});
 }
 
@@ -151,7 +151,7 @@ ClassSpec token_and_position() {
        boolean("tie_weights", "true", "false adds token_embedding/reverse_embeddings"),
        initializer_arg("embeddings_initializer", "uniform"),
        boolean("mask_zero", "false", "whether token 0 is padding, which a mask marks"),
-       call_arg(position_call())}));
+       pad_to_arg(), call_arg(position_call())}));
 }
 
 // Keras Hub's blocks, encoder and decoder alike but for what the decoder takes when it is called.

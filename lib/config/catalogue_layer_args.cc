@@ -35,6 +35,12 @@ Spec size_arg(const char* name, const char* help) {
   return integer(name, "", help).required().least(1).most(kMaxSize);
 }
 
+Spec pad_to_arg() {
+  return make_spec("pad_to", ValueKind::kInt, "null",
+                   "in memory, rows are a multiple of it, so that a mesh divides them")
+      .least(1);
+}
+
 Spec noise_shape_arg() {
   return shape_arg("noise_shape", "shape of the mask; null = the input's size, 1 = shared")
       .unknown_ok();

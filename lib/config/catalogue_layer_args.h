@@ -19,6 +19,7 @@ Spec required_shape(const char* name, const char* help);
 Spec size_arg(const char* name, const char* help);  // required, at least 1
 Spec name_arg();                                    // of the layer
 Spec inputs_arg();                                  // the layers before it
+Spec pad_to_arg();                                  // of a table of ids
 Spec noise_shape_arg();                             // of dropout's mask
 // One integer for every spatial dimension, or one each; at least `minimum`.
 Spec per_dimension(const char* name, const char* default_text, const char* help,

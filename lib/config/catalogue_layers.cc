@@ -60,7 +60,7 @@ std::vector<ClassSpec> core() {
                    object("embeddings_constraint", ValueKind::kObject, Category::kConstraint,
                           "null", "projection of the table after a step"),
                    boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
-                   unsupported("weights", "given values"),
+                   pad_to_arg(), unsupported("weights", "given values"),
                    unsupported("lora_rank", "low-rank adaptation")}),
       layer_class("Dropout", "zeroes a random part while training",
                   {number("rate", "", "part that is dropped").required().least(0).most(1),

@@ -318,7 +318,8 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
         warn_of_short_layout(*rules[i], target, warned, diagnostics);
       }
       Diagnostics found;
-      sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
+      sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found,
+                                target.pad_dim)
                      .value_or(sharding);
       if (found.has_errors()) {
         add_failure(*rules[i], target.path, found, failures);

@@ -118,10 +118,10 @@ HostTensor Engine::read_variable(std::string_view path) const {
 void Engine::write_variable(std::string_view path, const HostTensor& value) {
   const int variable = impl_->find(path);
   const Variable& v = impl_->store.variables()[variable];
-  if (v.shape != value.shape()) {
+  if (v.own_shape() != value.shape()) {
     throw ConfigError("E410", {},
                       fmt::format("`{}` has shape {}, the given tensor {}", path,
-                                  shape_string(v.shape), shape_string(value.shape())));
+                                  shape_string(v.own_shape()), shape_string(value.shape())));
   }
   impl_->store.write(variable, value.dtype() == v.dtype ? value.clone() : value.cast(v.dtype));
   if (variable == impl_->setup.graphs().iteration_variable()) {

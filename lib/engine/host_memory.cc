@@ -55,7 +55,7 @@ void check_host_variables(const Setup& setup, int64_t available) {
     variables.push_back({&v, bytes});
     if (v.role == VariableRole::kWeight) {
       weights += bytes;
-      parameters += num_elements(v.shape);
+      parameters += num_elements(v.own_shape());
       largest_weight = std::max(largest_weight,
                                 num_elements(v.shape) * static_cast<int64_t>(dtype_size(v.dtype)));
     } else {

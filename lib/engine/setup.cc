@@ -170,6 +170,7 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
     paths.push_back(weight->path);
   }
   check_optimizer_patterns(config.compile.optimizer, paths, diagnostics);
+  check_padding(diagnostics);
   const int errors = diagnostics.num_errors();
   if (data != nullptr) {
     data_ = *data;
@@ -311,6 +312,22 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   }
 }
 
+// Zeros behind a weight leave sums as they are, but no means.
+void Setup::check_padding(Diagnostics& diagnostics) const {
+  for (const Weight* weight : model_->weights()) {
+    const ConfigObject* rule = weight->trainable && weight->stored_shape() != weight->shape
+                                   ? optimizer_->whole_rule(weight->path, weight->shape.size())
+                                   : nullptr;
+    if (rule != nullptr) {
+      diagnostics
+          .error("E113", rule->loc,
+                 fmt::format("{} depends on the number of rows of `{}`, which `pad_to` changes",
+                             rule->class_name, weight->path))
+          .help("leave `pad_to` out, or take AdamW");
+    }
+  }
+}
+
 DataSpec Setup::implied_data() const {
   DataSpec spec;
   for (const int input : model_->inputs()) {
@@ -342,8 +359,8 @@ void Setup::resolve(Diagnostics& diagnostics) {
   std::vector<LayoutTarget> weights, outputs;
   std::vector<std::string> layer_paths;
   for (const Weight* weight : model_->weights()) {
-    weights.push_back(
-        {weight->path, weight->shape, static_cast<int64_t>(dtype_size(weight->dtype))});
+    weights.push_back({weight->path, weight->stored_shape(),
+                       static_cast<int64_t>(dtype_size(weight->dtype)), weight->pad_dim});
   }
   for (const Model::Call& call : model_->calls()) {
     if (call.result_of != kNone) {

@@ -72,6 +72,7 @@ class Setup {
 
  private:
   void check_data(const DataSpec& data, Diagnostics& diagnostics) const;
+  void check_padding(Diagnostics& diagnostics) const;
   void check_step_order() const;
   void warn_of_later_steps(Diagnostics& diagnostics) const;
   DataSpec implied_data() const;

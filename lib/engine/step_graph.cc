@@ -46,7 +46,9 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   for (const Weight* weight : model.weights()) {
     Variable variable;
     variable.path = weight->path;
-    variable.shape = weight->shape;
+    variable.shape = weight->stored_shape();
+    if (variable.shape != weight->shape)
+      variable.unpadded = weight->shape;
     variable.dtype = weight->dtype;
     variable.trainable = weight->trainable;
     variables_.push_back(std::move(variable));

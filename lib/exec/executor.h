@@ -49,7 +49,8 @@ class VariableStore {
   // Copies all shards of this process, one after the other, to and from memory of the host.
   void copy_shards(int variable, std::byte* to) const;
   void write_shards(int variable, const std::byte* from);
-  // Returns the whole tensor. Collective where it is split over processes.
+  // Returns the whole tensor, of Variable::own_shape(). Collective where it is split over
+  // processes.
   HostTensor read(int variable) const;
   // Writes the shards of this process out of the whole tensor; dtype and shape must match.
   void write(int variable, const HostTensor& value);

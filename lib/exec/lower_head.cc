@@ -1,6 +1,8 @@
 // Head and loss of a classifier of tokens (ir/ops/linear_cross_entropy.cc): for a chunk of tokens
 // after the other the product, the rows' losses and gradients in place, and the products back.
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "exec/lower.h"
@@ -35,7 +37,8 @@ class HeadShard {
     row_.dtype = dtype_;
     row_.row = logits_step_;
     row_.start = context.start(table, shard)[classes];
-    row_.global_classes = table.global_shape[classes];
+    row_.global_classes =
+        context.has_attr("classes") ? context.attr_int("classes") : table.global_shape[classes];
     chunk_ = head_chunk(tokens_, features_, classes_, context.loss_tokens());
   }
 
@@ -99,9 +102,13 @@ class HeadShard {
     spec.c_row = logits_step_;
     context_.add(spec);
   }
-  // Of the classes [begin, begin + classes) of the shard.
-  CrossEntropySpec rows(std::byte* logits, int64_t first, int64_t count, int64_t begin,
-                        int64_t classes) const {
+  // Of the classes [begin, begin + size) of the shard; null where all of them are zeros that fill
+  // up the table. The logits of zeros are 0, as their gradients are.
+  std::optional<CrossEntropySpec> rows(std::byte* logits, int64_t first, int64_t count,
+                                       int64_t begin, int64_t size) const {
+    const int64_t classes = std::min(size, row_.global_classes - row_.start - begin);
+    if (classes <= 0)
+      return std::nullopt;
     CrossEntropySpec spec;
     spec.shape = row_;
     spec.shape.tokens = count;
@@ -246,7 +253,7 @@ void for_each_shard(StepContext& context, LowerShard&& lower) {
 void lower_forward(StepContext& context) {
   for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
-      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
+      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes()).value();
       rows.loss = head.result(0, first);
       rows.hits = head.result(1, first);
       context.add(rows);
@@ -260,15 +267,13 @@ void lower_gradient(StepContext& context, bool is_parts) {
   for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
     TableGradient of_table(context, head, context.output_shard(dtable, p));
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
-      CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes());
-      rows.weights = head.operand(3, first);
-      if (is_parts) {
-        rows.lse = head.operand(4, first);
-      } else {
-        rows.loss = head.result(0, first);
-        rows.hits = head.result(1, first);
+      if (auto rows = head.rows(logits, first, count, 0, head.classes())) {
+        rows->weights = head.operand(3, first);
+        rows->lse = is_parts ? head.operand(4, first) : nullptr;
+        rows->loss = is_parts ? nullptr : head.result(0, first);
+        rows->hits = is_parts ? nullptr : head.result(1, first);
+        context.add(*rows);
       }
-      context.add(rows);
       head.add_dx(logits, first, count, context.output_shard(dx, p));
       of_table.add(logits, first, count);
     });
@@ -281,13 +286,19 @@ void lower_parts(StepContext& context) {
     const int64_t classes = head.classes() / blocks;
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       for (int64_t b = 0; b < blocks; ++b) {
-        CrossEntropySpec rows = head.rows(logits, first, count, b * classes, classes);
         const int64_t at = b * head.tokens() + first;
-        rows.largest = head.result(0, at);
-        rows.sum = head.result(1, at);
-        rows.picked = head.result(2, at);
-        rows.first = head.result(3, at);
-        context.add(rows);
+        if (auto rows = head.rows(logits, first, count, b * classes, classes)) {
+          rows->largest = head.result(0, at);
+          rows->sum = head.result(1, at);
+          rows->picked = head.result(2, at);
+          rows->first = head.result(3, at);
+          context.add(*rows);
+          continue;
+        }
+        for (size_t r = 0; r < 4; ++r) {
+          const View part = contiguous_view(head.result(r, at), head.loss_dtype(), {count});
+          context.add(FillSpec{part, r == 0 ? -std::numeric_limits<double>::infinity() : 0});
+        }
       }
     });
   });

@@ -116,16 +116,19 @@ HostTensor VariableStore::read(int variable) const {
   }
   if (processes_.monitor != nullptr)
     processes_.monitor->leave();
-  return whole;
+  return v.unpadded.empty() ? std::move(whole) : whole.resized(v.unpadded);
 }
 
 void VariableStore::write(int variable, const HostTensor& value) {
   const Variable& v = variables_[static_cast<size_t>(variable)];
-  MESHTRAIN_CHECK(value.shape() == v.shape && value.dtype() == v.dtype, "{} is {} {}, not {} {}",
-                  v.path, dtype_name(v.dtype), shape_string(v.shape), dtype_name(value.dtype()),
+  MESHTRAIN_CHECK(value.shape() == v.own_shape() && value.dtype() == v.dtype,
+                  "{} is {} {}, not {} {}", v.path, dtype_name(v.dtype),
+                  shape_string(v.own_shape()), dtype_name(value.dtype()),
                   shape_string(value.shape()));
+  const HostTensor padded = v.unpadded.empty() ? HostTensor() : value.resized(v.shape);
   const ShardMap shards = map(variable);
-  const std::byte* local_rows = value.bytes() + shards.local_rows_offset();
+  const std::byte* local_rows =
+      (v.unpadded.empty() ? value : padded).bytes() + shards.local_rows_offset();
   if (device_ == nullptr) {
     shards.scatter(local_rows, addresses_[static_cast<size_t>(variable)]);
     return;
@@ -140,7 +143,7 @@ void VariableStore::write(int variable, const HostTensor& value) {
 }
 
 void VariableStore::fill(int variable, double value) {
-  HostTensor whole(variables_[variable].dtype, variables_[variable].shape);
+  HostTensor whole(variables_[variable].dtype, variables_[variable].own_shape());
   for (int64_t i = 0; i < whole.size(); ++i)
     whole.set(i, value);
   write(variable, whole);

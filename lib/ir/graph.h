@@ -74,12 +74,16 @@ struct VariableLayout {
 struct Variable {
   std::string path;  // "d1/kernel", "adam/d1_kernel_momentum"
   Shape shape;
+  Shape unpadded = {};  // where zeros fill up `shape` in memory alone; else empty
   DType dtype = DType::kFloat32;
   VariableRole role = VariableRole::kWeight;
   bool trainable = true;     // weights only
   int follows = kNone;       // slots: index of the weight whose layouts they take
   int factored_dim = kNone;  // slots: the dimension of that weight that they do not have
   VariableLayout layout;     // set by assign_layouts (passes)
+
+  // As files have it, and what reads or writes whole variables.
+  const Shape& own_shape() const { return unpadded.empty() ? shape : unpadded; }
 };
 
 struct Output {

@@ -109,16 +109,17 @@ class LayoutMap {
 // axes must be distinct axes of the mesh, as LayoutMap::set checks. On failure, adds to
 // `diagnostics` and returns nothing: E205 too many entries, E204 a dimension that its axes do not
 // divide (names the tensor, the dimension, both sizes, and mesh sizes that would fit). Dimensions
-// of kUnknownDim (the batch) are taken to divide.
+// of kUnknownDim (the batch) are taken to divide. `pad_dim`: see LayoutTarget.
 std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
                                        const Shape& shape, const DeviceMesh& mesh,
-                                       Diagnostics& diagnostics);
+                                       Diagnostics& diagnostics, int pad_dim = -1);
 
 // A possible target of a rule: a variable path or "<layer path>/output".
 struct LayoutTarget {
   std::string path;
   Shape shape;
   int64_t element_bytes = 4;
+  int pad_dim = -1;  // the dimension that `pad_to` of its layer fills up; -1: none
 };
 
 // Returns the rule of each target, null for none. Adds E202 for each rule that acts on nothing,

@@ -25,7 +25,7 @@ std::string axes_string(const std::vector<std::string>& axes) {
 }
 
 void add_indivisible(const TensorLayout& layout, size_t d, std::string_view path,
-                     const Shape& shape, const DeviceMesh& mesh, int64_t count,
+                     const Shape& shape, bool can_pad, const DeviceMesh& mesh, int64_t count,
                      Diagnostics& diagnostics) {
   const int64_t size = shape[d];
   Diagnostic& problem =
@@ -49,6 +49,8 @@ void add_indivisible(const TensorLayout& layout, size_t d, std::string_view path
                                  other_sizes)
                    : fmt::format("mesh sizes that fit: 1, {}; or make the dimension {}",
                                  join(fits, ", "), other_sizes));
+  if (can_pad)
+    problem.help(fmt::format("or fill the table up in memory: `pad_to: {}` of its layer", count));
   std::vector<std::string> sizes;
   for (const MeshAxis& axis : mesh.axes()) {
     sizes.push_back(fmt::format("`{}` = {}", axis.name, axis.size));
@@ -60,7 +62,7 @@ void add_indivisible(const TensorLayout& layout, size_t d, std::string_view path
 
 std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
                                        const Shape& shape, const DeviceMesh& mesh,
-                                       Diagnostics& diagnostics) {
+                                       Diagnostics& diagnostics, int pad_dim) {
   const int errors = diagnostics.num_errors();
   if (layout.dims.size() > shape.size()) {
     diagnostics
@@ -77,7 +79,8 @@ std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_v
     }
     const int64_t count = mesh.size_of(sharding.dims[d]);
     if (shape[d] != kUnknownDim && shape[d] % count != 0) {
-      add_indivisible(layout, d, tensor_path, shape, mesh, count, diagnostics);
+      add_indivisible(layout, d, tensor_path, shape, static_cast<int>(d) == pad_dim, mesh, count,
+                      diagnostics);
     }
   }
   if (diagnostics.num_errors() != errors) {

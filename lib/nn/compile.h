@@ -80,6 +80,9 @@ class Optimizer {
   bool has_schedule() const;           // a rate is not the same at all iterations
   int64_t accumulation_steps() const;  // 1 = none
   bool uses_ema(std::string_view weight_path) const;
+  // The optimizer of a weight whose mean over all elements, or number of rows, changes the step;
+  // null for any other.
+  const ConfigObject* whole_rule(std::string_view weight_path, size_t rank) const;
   // LossScaleOptimizer: a step whose gradients are not all finite changes no weight and does not
   // count as an iteration.
   bool scales_loss() const { return !scale_name_.empty(); }

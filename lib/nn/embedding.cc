@@ -5,38 +5,53 @@
 namespace meshtrain {
 namespace {
 
-// ids of any shape -> ids.shape + (output_dim); embeddings (input_dim, output_dim). Ids that come
-// from the data have been checked (engine/run_data.h); of others those outside take the nearest
-// row.
-class Embedding : public ConfiguredLayer {
+// Layers whose table of ids `pad_to` fills up with rows of zeros: no id names them, and they are no
+// classes.
+class TableLayer : public ConfiguredLayer {
  public:
   using ConfiguredLayer::ConfiguredLayer;
   bool casts_inputs() const override { return false; }
   bool casts_weights() const override { return false; }
-
-  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    if (!takes_one(inputs, diagnostics)) {
-      return failed_shape();
-    }
-    const int64_t columns = config_.integer("output_dim");
-    embeddings_ = add_weight("embeddings", {config_.integer("input_dim"), columns});
-    Shape output = inputs[0];
-    output.push_back(columns);
-    return output;
-  }
-
-  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    Builder& b = context.builder;
-    const ValueId ids = b.cast(inputs[0], DType::kInt32);
-    return to_compute(context, b.gather_rows(context.weight(embeddings_), ids));
-  }
   bool makes_mask() const override { return config_.boolean("mask_zero"); }
   ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
     return nonzero_mask(context.builder, inputs[0]);
   }
 
- private:
-  int embeddings_ = kNone;
+ protected:
+  void add_table() {
+    table_ = add_weight("embeddings", {rows(), config_.integer("output_dim")});
+    pad_weight(table_, 0);
+  }
+  int64_t rows() const { return config_.integer("input_dim"); }
+  ValueId look_up(CallContext& context, ValueId input) const {
+    Builder& b = context.builder;
+    const ValueId ids = b.cast(input, DType::kInt32);
+    return to_compute(context, rows_of_ids(b, context.weight(table_), ids, rows()));
+  }
+
+  int table_ = kNone;
+};
+
+// ids of any shape -> ids.shape + (output_dim); embeddings (input_dim, output_dim). Ids that come
+// from the data have been checked (engine/run_data.h); of others those outside take the nearest
+// row.
+class Embedding final : public TableLayer {
+ public:
+  using TableLayer::TableLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!takes_one(inputs, diagnostics)) {
+      return failed_shape();
+    }
+    add_table();
+    Shape output = inputs[0];
+    output.push_back(config_.integer("output_dim"));
+    return output;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    return look_up(context, inputs[0]);
+  }
 };
 
 // The mask of steps where a feature differs from mask_value; other steps become zeros.
@@ -72,17 +87,15 @@ class Masking final : public FloatLayer {
 
 // As Embedding; called with `reverse`, hidden states (..., output_dim) -> logits (..., input_dim):
 // products with the rows of the same table or, untied, with columns of another one.
-class ReversibleEmbedding final : public ConfiguredLayer {
+class ReversibleEmbedding final : public TableLayer {
  public:
-  using ConfiguredLayer::ConfiguredLayer;
-  bool casts_inputs() const override { return false; }
-  bool casts_weights() const override { return false; }
+  using TableLayer::TableLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!takes_one(inputs, diagnostics)) {
       return failed_shape();
     }
-    const int64_t rows = config_.integer("input_dim"), columns = config_.integer("output_dim");
+    const int64_t columns = config_.integer("output_dim");
     Shape output = inputs[0];
     if (is_reverse() && (output.size() < 2 || output.back() != columns)) {
       shape_error(diagnostics, inputs,
@@ -90,13 +103,14 @@ class ReversibleEmbedding final : public ConfiguredLayer {
           .help("set `output_dim` to the size of the hidden states");
       return failed_shape();
     }
-    embeddings_ = add_weight("embeddings", {rows, columns});
+    add_table();
     if (!config_.boolean("tie_weights")) {
-      reverse_ = add_weight("reverse_embeddings", {columns, rows}, variable_dtype,
+      reverse_ = add_weight("reverse_embeddings", {columns, rows()}, variable_dtype,
                             make_initializer(config_.arg("embeddings_initializer")));
+      pad_weight(reverse_, 1);
     }
     if (is_reverse()) {
-      output.back() = rows;
+      output.back() = rows();
     } else {
       output.push_back(columns);
     }
@@ -105,10 +119,8 @@ class ReversibleEmbedding final : public ConfiguredLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    if (!is_reverse()) {
-      const ValueId ids = b.cast(inputs[0], DType::kInt32);
-      return to_compute(context, b.gather_rows(context.weight(embeddings_), ids));
-    }
+    if (!is_reverse())
+      return look_up(context, inputs[0]);
     const DType type = config_.has("reverse_dtype")
                            ? parse_dtype(config_.string("reverse_dtype")).value()
                            : context.compute_dtype;
@@ -118,10 +130,13 @@ class ReversibleEmbedding final : public ConfiguredLayer {
     for (size_t i = 0; i + 1 < rank; ++i) {
       outer += static_cast<char>('a' + i);
     }
-    ValueId logits = reverse_ == kNone ? b.einsum(outer + "y,zy->" + outer + "z",
-                                                  {x, b.cast(context.weight(embeddings_), type)})
-                                       : b.einsum(outer + "y,yz->" + outer + "z",
-                                                  {x, b.cast(context.weight(reverse_), type)});
+    ValueId logits =
+        reverse_ == kNone
+            ? b.einsum(outer + "y,zy->" + outer + "z", {x, b.cast(context.weight(table_), type)})
+            : b.einsum(outer + "y,yz->" + outer + "z", {x, b.cast(context.weight(reverse_), type)});
+    const auto classes = static_cast<int64_t>(rank) - 1;
+    if (b.shape(logits).back() > rows())
+      logits = b.slice(logits, classes, 0, rows());
     if (config_.has("logit_soft_cap")) {
       const double cap = config_.number("logit_soft_cap");
       logits = b.mul(b.unary("tanh", b.div(logits, cap)), cap);
@@ -129,15 +144,12 @@ class ReversibleEmbedding final : public ConfiguredLayer {
     return to_compute(context, logits);
   }
 
-  bool makes_mask() const override { return config_.boolean("mask_zero") && !is_reverse(); }
-  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
-    return nonzero_mask(context.builder, inputs[0]);
-  }
+  bool makes_mask() const override { return TableLayer::makes_mask() && !is_reverse(); }
 
  private:
   bool is_reverse() const { return use.call_flag("reverse"); }
 
-  int embeddings_ = kNone, reverse_ = kNone;
+  int reverse_ = kNone;
 };
 
 }  // namespace

@@ -59,6 +59,12 @@ ValueId sum_of_scalars(Builder& b, const std::vector<ValueId>& scalars) {
   return b.reduce_sum_all(b.concat(std::move(rows), 0));
 }
 
+ValueId rows_of_ids(Builder& b, ValueId table, ValueId ids, int64_t count) {
+  if (b.shape(table)[0] > count)
+    ids = b.minimum(ids, static_cast<double>(count - 1));
+  return b.gather_rows(table, ids);
+}
+
 ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
   const ValueId centred = b.sub(x, b.reduce_mean(x, axes, true));
   const ValueId variance = b.reduce_mean(b.square(centred), axes, true);

@@ -37,6 +37,9 @@ inline ValueId nonzero_mask(Builder& b, ValueId ids) {
   return b.binary("ne", ids, constant_like(b, ids, 0));
 }
 
+// Rows of a table of `count` rows and perhaps zeros behind them, which no id reaches.
+ValueId rows_of_ids(Builder& builder, ValueId table, ValueId ids, int64_t count);
+
 // (x - mean) / sqrt(variance + epsilon) over the axes.
 ValueId standardized(Builder& builder, ValueId x, const std::vector<int64_t>& axes, double epsilon);
 

@@ -15,6 +15,7 @@ constexpr std::string_view kOp = "linear_cross_entropy";
 struct HeadProduct {
   ValueId x = kNone, table = kNone;
   bool transposed = false;  // the table is (features, classes)
+  int64_t classes = 0;      // of a table that zeros fill up; 0: all of it
 };
 
 // From the logits along the last axis.
@@ -41,6 +42,17 @@ std::optional<HeadProduct> head_product(const Graph& graph, ValueId predictions,
     value = from;
     visit(value);
   }
+  int64_t classes_of_table = 0;
+  if (const Node& cut = graph.producer(value); cut.op == &find_op("slice")) {
+    const bool is_of_classes =
+        cut.attr_int("axis") + 1 == static_cast<int64_t>(graph.shape(value).size()) &&
+        cut.attr_int("begin") == 0 && cut.attr_int("stride") == 1;
+    if (!is_of_classes)
+      return std::nullopt;
+    classes_of_table = cut.attr_int("end");
+    value = cut.inputs[0];
+    visit(value);
+  }
   const Node& node = graph.producer(value);
   if (node.op != &find_op("einsum") || node.inputs.size() != 2) {
     return std::nullopt;
@@ -58,7 +70,7 @@ std::optional<HeadProduct> head_product(const Graph& graph, ValueId predictions,
       tokens.find(classes) != std::string::npos) {
     return std::nullopt;
   }
-  return HeadProduct{node.inputs[0], node.inputs[1], transposed};
+  return HeadProduct{node.inputs[0], node.inputs[1], transposed, classes_of_table};
 }
 
 }  // namespace
@@ -90,8 +102,10 @@ bool add_token_losses(Builder& b, ValueId y, ValueId predictions) {
   if (is_read || dtype != b.dtype(predictions) || b.shape(ids) != Shape(x.begin(), x.end() - 1)) {
     return false;
   }
-  b.add_node(kOp, {product->x, product->table, ids},
-             {{"transposed", int64_t{product->transposed}}});
+  Attrs attrs = {{"transposed", int64_t{product->transposed}}};
+  if (product->classes > 0)
+    attrs["classes"] = product->classes;
+  b.add_node(kOp, {product->x, product->table, ids}, std::move(attrs));
   return true;
 }
 
@@ -103,7 +117,10 @@ std::optional<TokenLosses> token_losses(Builder& b, ValueId predictions) {
   }
   const OpDef& op = find_op(kOp);
   for (const Node& node : graph.nodes) {
-    if (node.op == &op && node.inputs[0] == product->x && node.inputs[1] == product->table) {
+    const int64_t classes =
+        node.op == &op && node.has_attr("classes") ? node.attr_int("classes") : 0;
+    if (node.op == &op && node.inputs[0] == product->x && node.inputs[1] == product->table &&
+        classes == product->classes) {
       return TokenLosses{node.outputs[0], node.outputs[1]};
     }
   }

@@ -199,6 +199,11 @@ int ConfiguredLayer::add_weight(std::string_view weight_name, Shape shape, bool 
                     weight_trainable);
 }
 
+void ConfiguredLayer::pad_weight(int weight, int dim) {
+  weights[static_cast<size_t>(weight)].pad_dim = dim;
+  weights[static_cast<size_t>(weight)].pad_to = integer_or(config_, "pad_to", 1);
+}
+
 int64_t ConfiguredLayer::seed(const CallContext& context) const {
   return integer_or(config_, "seed", context.seed);
 }

@@ -81,6 +81,8 @@ class ConfiguredLayer : public Layer {
   // A weight of the layer's variable dtype that begins as the argument "<weight name>_initializer"
   // says.
   int add_weight(std::string_view weight_name, Shape shape, bool trainable = true);
+  // Lets the argument `pad_to` fill up a dimension of a weight.
+  void pad_weight(int weight, int dim);
   // The argument `seed`, else the run's.
   int64_t seed(const CallContext& context) const;
 

@@ -304,6 +304,15 @@ class ModelBuilder {
     const std::string name = fmt::format("`{}`", weight.path);
     if (weight.regularizer != nullptr) {
       check_regularizer(*weight.regularizer, name, weight.shape, diagnostics_);
+      if (weight.regularizer->class_name == "OrthogonalRegularizer" &&
+          weight.stored_shape() != weight.shape) {
+        diagnostics_
+            .error("E113", weight.regularizer->loc,
+                   fmt::format("OrthogonalRegularizer depends on the number of rows of {}, which "
+                               "`pad_to` changes",
+                               name))
+            .help("leave `pad_to` out");
+      }
     }
     if (weight.constraint != nullptr) {
       check_constraint(*weight.constraint, name, weight.shape, diagnostics_);

@@ -33,6 +33,19 @@ struct Weight {
   std::shared_ptr<const ConfigObject> regularizer = nullptr, constraint = nullptr;
   // The dimension that counts experts: its layout holds in products, too, over the batch's axes.
   int expert_dim = kNone;
+  // The dimension that `pad_to` of a layer fills up with zeros, so that a mesh divides it: in the
+  // memory of a run it is a multiple of pad_to. Files have `shape`.
+  int pad_dim = kNone;
+  int64_t pad_to = 1;
+
+  Shape stored_shape() const {
+    Shape out = shape;
+    if (pad_dim != kNone) {
+      int64_t& size = out[static_cast<size_t>(pad_dim)];
+      size = (size + pad_to - 1) / pad_to * pad_to;
+    }
+    return out;
+  }
 };
 
 // A value of a layer with experts whose layout follows from that of the experts' weights: their

@@ -132,6 +132,11 @@ bool Optimizer::uses_ema(std::string_view weight_path) const {
   return members_[member_of(weight_path)].config.boolean("use_ema");
 }
 
+const ConfigObject* Optimizer::whole_rule(std::string_view weight_path, size_t rank) const {
+  const ConfigObject& config = members_[member_of(weight_path)].config;
+  return depends_on_size(config, {weight_path, rank}) ? &config : nullptr;
+}
+
 ValueId Optimizer::scaled_loss(Builder& b, ValueId loss, std::span<const ValueId> scalars) const {
   if (scales_loss()) {
     return b.mul(loss, b.cast(scalars[kScaleScalars - 1], b.dtype(loss)));

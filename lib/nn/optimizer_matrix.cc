@@ -154,6 +154,11 @@ Values muon(RuleStep& step, const RuleWeight& w) {
 
 }  // namespace
 
+bool depends_on_size(const ConfigObject& config, const WeightKind& weight) {
+  return config.class_name == "Adafactor" ||
+         (config.class_name == "Muon" && !is_left_to_adam(config, weight));
+}
+
 std::vector<OptimizerDef> matrix_rules() {
   return {{"Lamb", moment_slots, lamb},
           {"Adafactor", adafactor_slots, adafactor},

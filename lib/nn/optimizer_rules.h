@@ -83,6 +83,9 @@ std::vector<ValueId> adam_update(RuleStep& step, const RuleWeight& weight, doubl
 // The first two of these slots.
 std::vector<SlotSpec> moment_slots(const ConfigObject& config, const WeightKind& weight);
 
+// Whether a row of zeros behind a weight would change the step of its other rows.
+bool depends_on_size(const ConfigObject& config, const WeightKind& weight);
+
 struct OptimizerDef {
   std::string_view class_name;
   // In Keras' order of creation.

@@ -273,9 +273,12 @@ class TokenAndPositionEmbedding final : public PositionLayer {
     const int64_t tokens = config_.integer("vocabulary_size"),
                   size = config_.integer("embedding_dim");
     token_ = add_weight("token_embedding/embeddings", {tokens, size});
+    pad_weight(token_, 0);
     if (!config_.boolean("tie_weights")) {
-      add_weight("token_embedding/reverse_embeddings", {size, tokens}, variable_dtype,
-                 make_initializer(config_.arg("embeddings_initializer")));
+      const int reverse =
+          add_weight("token_embedding/reverse_embeddings", {size, tokens}, variable_dtype,
+                     make_initializer(config_.arg("embeddings_initializer")));
+      pad_weight(reverse, 1);
     }
     position_ = add_weight("position_embedding/embeddings", {rows, size});
     return {ids[0], ids[1], size};
@@ -284,7 +287,8 @@ class TokenAndPositionEmbedding final : public PositionLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const ValueId ids = b.cast(inputs[role("inputs")], DType::kInt32);
-    const ValueId tokens = to_compute(context, b.gather_rows(context.weight(token_), ids));
+    const ValueId tokens = to_compute(
+        context, rows_of_ids(b, context.weight(token_), ids, config_.integer("vocabulary_size")));
     const Shape shape = b.shape(tokens);
     const ValueId places = table_rows(b, context.weight(position_),
                                       positions(context, inputs, shape[1]), start_index(), shape);

@@ -179,7 +179,9 @@ class HeadPlacer {
     const auto sum = [&](int64_t i) { return b.squeeze(b.slice(all, 0, i, i + 1), 0); };
     const ValueId log_sum = b.log(sum(0));
     const ValueId ids = inputs[2];
-    const int64_t classes = b.shape(inputs[1])[node.attr_int("transposed") != 0 ? 1 : 0];
+    const int64_t classes = node.has_attr("classes")
+                                ? node.attr_int("classes")
+                                : b.shape(inputs[1])[node.attr_int("transposed") != 0 ? 1 : 0];
     const ValueId is_class =
         b.binary("logical_and", b.binary("ge", ids, b.constant(0, DType::kInt32)),
                  b.binary("lt", ids, b.constant(static_cast<double>(classes), DType::kInt32)));

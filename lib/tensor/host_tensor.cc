@@ -1,5 +1,6 @@
 #include "tensor/host_tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -75,6 +76,29 @@ HostTensor HostTensor::clone() const {
     std::memcpy(copy.bytes(), bytes(), num_bytes());
   }
   return copy;
+}
+
+HostTensor HostTensor::resized(Shape shape) const {
+  MESHTRAIN_CHECK(shape.size() == shape_.size() && !shape.empty(), "{} to {}", shape_string(shape_),
+                  shape_string(shape));
+  HostTensor out(dtype_, std::move(shape));
+  const std::vector<int64_t> from = row_major_strides(shape_), to = row_major_strides(out.shape_);
+  Shape both = shape_;
+  for (size_t d = 0; d < both.size(); ++d)
+    both[d] = std::min(both[d], out.shape_[d]);
+  const size_t item = dtype_size(dtype_), run = static_cast<size_t>(both.back()) * item;
+  both.back() = 1;
+  const int64_t runs = run == 0 ? 0 : num_elements(both);
+  for (int64_t i = 0; i < runs; ++i) {
+    size_t source = 0, target = 0;
+    int64_t rest = i;
+    for (size_t d = both.size(); d-- > 0; rest /= both[d]) {
+      source += static_cast<size_t>(rest % both[d] * from[d]);
+      target += static_cast<size_t>(rest % both[d] * to[d]);
+    }
+    std::memcpy(out.bytes() + target * item, bytes() + source * item, run);
+  }
+  return out;
 }
 
 double HostTensor::at(int64_t index) const {

@@ -47,6 +47,8 @@ class HostTensor {
   void set(int64_t index, double value);
   // A copy in another dtype, converted element by element.
   HostTensor cast(DType dtype) const;
+  // Another shape of the same rank: elements outside of it are dropped, new ones are zeros.
+  HostTensor resized(Shape shape) const;
   // The same elements under another shape of equal size.
   void reshape(Shape shape);
 

@@ -141,6 +141,24 @@ bool drop_expressions(CompileConfig& compile) {
   return count > 0;
 }
 
+namespace {
+
+void drop_padding(ConfigObject& object) {
+  for (auto& [name, value] : object.args) {
+    if (name == "pad_to")
+      value.data = std::monostate();
+    if (const auto* inner = std::get_if<std::shared_ptr<ConfigObject>>(&value.data))
+      drop_padding(**inner);
+  }
+}
+
+}  // namespace
+
+void drop_padding(ModelConfig& model) {
+  for (LayerConfig& layer : model.layers)
+    drop_padding(layer.object);
+}
+
 const std::string& weights_of(const ModelSource& source, const Config& config) {
   return source.weights.empty() ? config.fit.initial_weights.value : source.weights;
 }

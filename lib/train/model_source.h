@@ -39,6 +39,9 @@ void drop_optimizer(CompileConfig& compile);
 // them, and what they take of targets is not known without these. Returns whether there were any.
 bool drop_expressions(CompileConfig& compile);
 
+// Leaves out `pad_to` of layers: other programs take weights of their own size.
+void drop_padding(ModelConfig& model);
+
 // Returns the path of the weights: source.weights, else fit.initial_weights, else "".
 const std::string& weights_of(const ModelSource& source, const Config& config);
 

@@ -1,6 +1,7 @@
 // Head and loss by their formulas (ir/ops/linear_cross_entropy.cc): all logits of a token at once.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "support/interpreter_kernels.h"
@@ -20,8 +21,11 @@ class Head {
   int64_t tokens() const { return run_.in[2]->size(); }
   int64_t features() const { return x_.shape().back(); }
   int64_t classes() const { return table_.shape()[class_dim_]; }
-  bool is_class(int64_t i) const {
-    return id(i) >= 0 && id(i) < run_.in_shards[1].global_shape[class_dim_];
+  bool is_class(int64_t i) const { return id(i) >= 0 && id(i) < all_classes(); }
+  // Without the zeros that fill up the table.
+  int64_t all_classes() const {
+    return run_.node.has_attr("classes") ? run_.node.attr_int("classes")
+                                         : run_.in_shards[1].global_shape[class_dim_];
   }
   int64_t id(int64_t i) const { return static_cast<int64_t>(run_.in[2]->at(i)); }
   // Of this shard; not in [0, classes()) where the id is elsewhere.
@@ -36,6 +40,8 @@ class Head {
       for (int64_t e = 0; e < features(); ++e) {
         out[static_cast<size_t>(v)] += x_.at(x_index(i, e)) * table_.at(table_index(v, e));
       }
+      if (v + run_.in_shards[1].start[class_dim_] >= all_classes())
+        out[static_cast<size_t>(v)] = -std::numeric_limits<double>::infinity();
     }
     return out;
   }
@@ -116,7 +122,7 @@ void linear_cross_entropy_parts(const NodeRun& run) {
       const bool is_here = head.is_class(i) && id >= 0 && id < size;
       double sum = 0;
       for (auto logit = begin; logit != end; ++logit) {
-        sum += std::exp(*logit - *best);
+        sum += std::isinf(*logit) ? 0 : std::exp(*logit - *best);
       }
       run.out[0].set(at, *best);
       run.out[1].set(at, sum);

@@ -16,7 +16,7 @@ namespace meshtrain {
 namespace {
 
 // Arguments that Keras' constructors do not have.
-constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay"};
+constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay", "pad_to"};
 
 // Arguments with a default here, which Keras' constructors require.
 bool is_required_in_keras(const ConfigObject& object, const Spec& arg) {

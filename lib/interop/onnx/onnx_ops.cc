@@ -154,12 +154,8 @@ OnnxTensor OnnxOps::one_result(const Node& node, NodeId id, std::string& problem
   if (op == "rotary") {
     return rotary(node);
   }
-  if (op == "gather_rows") {
-    const double last = static_cast<double>(graphs_[0].shape(node.inputs[0])[0] - 1);
-    const OnnxTensor ids =
-        g_.add("Clip", {in(node, 1), g_.scalar(0, DType::kInt32), g_.scalar(last, DType::kInt32)});
-    return g_.add("Gather", {in(node, 0), ids}, {{"axis", int64_t{0}}});
-  }
+  if (op == "gather_rows")
+    return gathered(node);
   if (op == "one_hot") {
     HostTensor classes(DType::kInt32, Shape{node.attr_int("num_classes")});
     std::iota(classes.data<int32_t>(), classes.data<int32_t>() + classes.size(), 0);
@@ -267,18 +263,32 @@ OnnxTensor OnnxOps::source(const Node& node, NodeId id, std::string& problem) {
     return shape.empty() ? one : g_.add("Expand", {one, shape_tensor(shape)});
   }
   const auto axis = static_cast<size_t>(node.attr_int("axis"));
-  if (shape[axis] < 0) {
-    problem = "the number of a sample";
-    return "";
-  }
   std::vector<int64_t> ones(shape.size(), 1);
-  ones[axis] = shape[axis];
+  ones[axis] = std::max<int64_t>(shape[axis], -1);
+  if (shape[axis] < 0) {
+    const OnnxTensor end = g_.reshape(shape_tensor({shape[axis]}), {});
+    const OnnxTensor numbers =
+        g_.add("Range", {g_.scalar(0, DType::kInt64), end, g_.scalar(1, DType::kInt64)});
+    return g_.add("Expand",
+                  {g_.reshape(g_.cast(numbers, dtype(value)), ones), shape_tensor(shape)});
+  }
   HostTensor indices(dtype(value), Shape(ones.begin(), ones.end()));
   for (int64_t i = 0; i < indices.size(); ++i) {
     indices.set(i, static_cast<double>(i));
   }
   const OnnxTensor row = g_.initializer(indices, "iota");
   return ones == shape ? row : g_.add("Expand", {row, shape_tensor(shape)});
+}
+
+// Ids outside of the rows take the nearest one.
+OnnxTensor OnnxOps::gathered(const Node& node) {
+  const int64_t rows = sizes(node.inputs[0])[0];
+  const OnnxTensor last =
+      rows < 0 ? g_.add("Sub", {g_.cast(g_.reshape(shape_tensor({rows}), {}), DType::kInt32),
+                                g_.scalar(1, DType::kInt32)})
+               : g_.scalar(static_cast<double>(rows - 1), DType::kInt32);
+  const OnnxTensor ids = g_.add("Clip", {in(node, 1), g_.scalar(0, DType::kInt32), last});
+  return g_.add("Gather", {in(node, 0), ids}, {{"axis", int64_t{0}}});
 }
 
 OnnxTensor OnnxOps::moved(const Node& node, NodeId id, std::string& problem) {

@@ -37,6 +37,7 @@ class OnnxOps {
   OnnxTensor elementwise(const Node& node, std::string& problem);
   OnnxTensor number(const Node& node, NodeId id, std::string& problem);
   OnnxTensor source(const Node& node, NodeId id, std::string& problem);
+  OnnxTensor gathered(const Node& node);
   OnnxTensor moved(const Node& node, NodeId id, std::string& problem);
   OnnxTensor reduced(const Node& node, std::string& problem);
   OnnxTensor einsum(const Node& node);

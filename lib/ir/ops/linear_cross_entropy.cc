@@ -8,7 +8,8 @@
 //   linear_cross_entropy_parts_grad  x, table, ids, g, lse  dx, dtable
 //
 // x (n..., E), table (V, E) or with the attribute transposed = 1 (E, V), ids (n...) of int32. Loss,
-// hits, g, lse and the four parts have float64 where x has it, else float32.
+// hits, g, lse and the four parts have float64 where x has it, else float32. With the attribute
+// `classes` there are so many; the rest of the table is zeros, and so is its gradient.
 //
 //   logit[i,v] = sum over e of x[i,e] table[v,e], in the type of x
 //   loss[i]    = log(sum over v of exp(logit[i,v])) - logit[i,ids[i]]; 0 where the id is no class
@@ -63,6 +64,10 @@ void check_operands(const Node& node, Operands operands, size_t expected) {
                          table.shape[is_transposed(node) ? 0 : 1] == x.shape.back(),
                      "x {} {}, table {} {}", dtype_name(x.dtype), shape_string(x.shape),
                      dtype_name(table.dtype), shape_string(table.shape));
+  const int64_t rows = num_classes(node, table.shape);
+  const int64_t classes = node.has_attr("classes") ? node.attr_int("classes") : rows;
+  MESHTRAIN_OP_CHECK(node, classes > 0 && classes <= rows, "{} classes, table {}", classes,
+                     shape_string(table.shape));
   MESHTRAIN_OP_CHECK(
       node, ids.dtype == DType::kInt32 && ids.shape == Shape(x.shape.begin(), x.shape.end() - 1),
       "ids {} {}", dtype_name(ids.dtype), shape_string(ids.shape));

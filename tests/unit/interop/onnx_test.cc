@@ -126,6 +126,16 @@ TEST_CASE("ONNX: a gradient that stops is nothing to predictions") {
   CHECK(ops_of(model.graph()) == std::vector<std::string>{"Identity", "Add"});
 }
 
+TEST_CASE("ONNX: elements by index of a sample, whose rows follow the batch") {
+  const onnx::ModelProto model = exported(
+      "model:\n  layers:\n    - Input: {name: x, shape: [3, 4]}\n"
+      "    - TakeAlongAxis: {inputs: [x, x], axis: 1}\ncompile: {loss: mse}\n");
+  check_graph(model.graph(), {});
+  const std::vector<std::string> ops = ops_of(model.graph());
+  CHECK(std::count(ops.begin(), ops.end(), "Range") == 1);
+  CHECK(std::count(ops.begin(), ops.end(), "Gather") == 1);
+}
+
 TEST_CASE("ONNX: what depends on the number of samples is refused with its layer") {
   const auto says = [](const std::string& function, const char* message) {
     CAPTURE(function);
