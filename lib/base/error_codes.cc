@@ -336,6 +336,13 @@ constexpr ErrorCode kCodes[] = {
     {"W316", "a batch larger than the data",
      "The data make one smaller batch, and an epoch is one step. Often a smaller batch learns more "
      "in an epoch."},
+    {"W317", "a last batch that the devices do not share",
+     "Its samples do not divide by the axes of the batch, so that each device computes all of "
+     "them. "
+     "Numbers are right; the step takes longer, and more memory."},
+    {"W318", "samples that a stateful model leaves out",
+     "Its layers take whole batches. With `data.remainder: drop`, validation and evaluation leave "
+     "out the last samples where these fill no batch."},
     {"W319", "sorted classes without shuffling",
      "With `data.shuffle: false` a batch has the samples as they stand in the file. Batches of a "
      "single class train badly."},

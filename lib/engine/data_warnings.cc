@@ -269,6 +269,24 @@ void warn_of_no_updates(const Setup& setup, const RunData& data, Diagnostics& wa
   }
 }
 
+// Warns of a last batch of which each device computes more rows than of a whole one.
+void warn_of_whole_batch(const Setup& setup, const Dataset& train, Diagnostics& warnings) {
+  const Config& config = setup.config();
+  const int64_t size = config.fit.batch_size, last = train.num_samples % size;
+  const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
+  if (config.data.remainder == Remainder::kDrop || last % shards == 0 || last <= size / shards)
+    return;
+  warnings
+      .warning("W317", train.loc,
+               fmt::format("the last batch of an epoch, of {} samples, does not split over `{}` = "
+                           "{}: each device computes all of it",
+                           last, setup.distribution().batch_axis_names, shards))
+      .note(fmt::format("it takes the time and memory of a batch of {}", last * shards))
+      .help(fmt::format("`data: {{remainder: drop}}` leaves it out, and so does a slice of {} "
+                        "samples",
+                        train.num_samples - last));
+}
+
 }  // namespace
 
 void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings) {
@@ -292,6 +310,7 @@ void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings
   warn_of_label_among_features(data, setup.config(), warnings);
   if (data.train) {
     warn_of_scale(setup, *data.train, warnings);
+    warn_of_whole_batch(setup, *data.train, warnings);
   }
 }
 

@@ -81,7 +81,6 @@ class HeadShard {
                      {classes_, features_},
                      {class_step_, feature_step_}};
     const int64_t missing = logits_step_ - classes_;
-    context_.add(FillSpec{contiguous_view(zero, dtype_, {1}), 0});
     context_.add(CopySpec{table, classes(0, classes_)});
     context_.add(
         CopySpec{{zero, dtype_, {missing, features_}, {0, 0}}, classes(classes_, missing)});
@@ -102,11 +101,21 @@ class HeadShard {
     spec.c_row = logits_step_;
     context_.add(spec);
   }
-  // Of the classes [begin, begin + size) of the shard; null where all of them are zeros that fill
-  // up the table. The logits of zeros are 0, as their gradients are.
+  // Classes of the shard; behind them the table is filled up (the attribute `classes`).
+  int64_t true_classes() const {
+    return std::clamp<int64_t>(row_.global_classes - row_.start, 0, classes_);
+  }
+  bool is_filled_up() const { return true_classes() < classes_; }
+  // The gradients of logits of what fills up the table.
+  void clear_rest(std::byte* logits, int64_t count, const std::byte* zero) const {
+    const Shape rest = {count, classes_ - true_classes()};
+    context_.add(CopySpec{{const_cast<std::byte*>(zero), dtype_, rest, {0, 0}},
+                          {logits + true_classes() * item_, dtype_, rest, {logits_step_, 1}}});
+  }
+  // Of the classes [begin, begin + size) of the shard; null where there are none.
   std::optional<CrossEntropySpec> rows(std::byte* logits, int64_t first, int64_t count,
                                        int64_t begin, int64_t size) const {
-    const int64_t classes = std::min(size, row_.global_classes - row_.start - begin);
+    const int64_t classes = std::min(size, true_classes() - begin);
     if (classes <= 0)
       return std::nullopt;
     CrossEntropySpec spec;
@@ -232,26 +241,28 @@ void for_each_chunk(const HeadShard& head, std::byte* logits, Use&& use) {
   }
 }
 
-// All shards use the same memory for their logits and padded tables, one after the other.
+// All shards use the same memory for their logits and padded tables, one after the other. `zero`:
+// of the head's type.
 template <class LowerShard>
 void for_each_shard(StepContext& context, LowerShard&& lower) {
   const HeadShard any(context, 0);
   std::byte* const logits = context.scratch(any.logits_bytes());
-  std::byte *padded = nullptr, *zero = nullptr;
-  if (any.padded_bytes() > 0) {
-    padded = context.scratch(any.padded_bytes());
-    zero = context.scratch(4);
+  std::byte* const padded = any.padded_bytes() > 0 ? context.scratch(any.padded_bytes()) : nullptr;
+  std::byte* zero = nullptr;
+  if (padded != nullptr || context.has_attr("classes")) {
+    zero = context.scratch(8);
+    context.add(FillSpec{contiguous_view(zero, any.dtype(), {1}), 0});
   }
   for (int64_t p = 0; p < context.num_shards(); ++p) {
     HeadShard head(context, p);
     if (padded != nullptr)
       head.pad_table(padded, zero);
-    lower(p, head, logits);
+    lower(p, head, logits, zero);
   }
 }
 
 void lower_forward(StepContext& context) {
-  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
+  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits, std::byte*) {
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       CrossEntropySpec rows = head.rows(logits, first, count, 0, head.classes()).value();
       rows.loss = head.result(0, first);
@@ -264,25 +275,28 @@ void lower_forward(StepContext& context) {
 // Gradients of whole rows give the losses, too; those of parts take the rows' sums of all classes.
 void lower_gradient(StepContext& context, bool is_parts) {
   const size_t dx = is_parts ? 0 : 2, dtable = dx + 1;
-  for_each_shard(context, [&](int64_t p, const HeadShard& head, std::byte* logits) {
-    TableGradient of_table(context, head, context.output_shard(dtable, p));
-    for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
-      if (auto rows = head.rows(logits, first, count, 0, head.classes())) {
-        rows->weights = head.operand(3, first);
-        rows->lse = is_parts ? head.operand(4, first) : nullptr;
-        rows->loss = is_parts ? nullptr : head.result(0, first);
-        rows->hits = is_parts ? nullptr : head.result(1, first);
-        context.add(*rows);
-      }
-      head.add_dx(logits, first, count, context.output_shard(dx, p));
-      of_table.add(logits, first, count);
-    });
-  });
+  for_each_shard(context,
+                 [&](int64_t p, const HeadShard& head, std::byte* logits, const std::byte* zero) {
+                   TableGradient of_table(context, head, context.output_shard(dtable, p));
+                   for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
+                     if (auto rows = head.rows(logits, first, count, 0, head.classes())) {
+                       rows->weights = head.operand(3, first);
+                       rows->lse = is_parts ? head.operand(4, first) : nullptr;
+                       rows->loss = is_parts ? nullptr : head.result(0, first);
+                       rows->hits = is_parts ? nullptr : head.result(1, first);
+                       context.add(*rows);
+                     }
+                     if (head.is_filled_up())
+                       head.clear_rest(logits, count, zero);
+                     head.add_dx(logits, first, count, context.output_shard(dx, p));
+                     of_table.add(logits, first, count);
+                   });
+                 });
 }
 
 void lower_parts(StepContext& context) {
   const int64_t blocks = context.output(0).shape[0];
-  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits) {
+  for_each_shard(context, [&](int64_t, const HeadShard& head, std::byte* logits, std::byte*) {
     const int64_t classes = head.classes() / blocks;
     for_each_chunk(head, logits, [&](int64_t first, int64_t count) {
       for (int64_t b = 0; b < blocks; ++b) {

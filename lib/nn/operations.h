@@ -100,6 +100,8 @@ std::vector<Operation> shape_operations();
 std::vector<Operation> joining_operations();
 std::vector<Operation> product_operations();
 std::vector<Operation> angle_operations();
+// The angle of (x, y) in (-pi, pi], 0 of the origin: arctan2.
+ValueId full_angle(Builder& builder, ValueId y, ValueId x);
 std::vector<Operation> order_operations();
 std::vector<Operation> window_operations();
 std::vector<Operation> image_operations();

@@ -35,7 +35,9 @@ ValueId angle_of(Builder& b, ValueId t) {
   return b.mul(b.mul(t, sum), 4.0);
 }
 
-// The angle of (x, y) in (-pi, pi], 0 of the origin. The quotient is of the smaller by the larger.
+}  // namespace
+
+// The quotient is of the smaller by the larger.
 ValueId full_angle(Builder& b, ValueId y, ValueId x) {
   const ValueId up = b.unary("abs", y), across = b.unary("abs", x);
   const ValueId is_steep = b.binary("gt", up, across);
@@ -46,6 +48,8 @@ ValueId full_angle(Builder& b, ValueId y, ValueId x) {
   const ValueId angle = b.select(is_steep, b.add(b.neg(flat), kPi / 2), flat);
   return with_sign_of(b, b.select(below_zero(b, x), b.add(b.neg(angle), kPi), angle), y);
 }
+
+namespace {
 
 ValueId arctan(Context& c) {
   const ValueId x = c.floating(0);

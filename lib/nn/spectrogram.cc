@@ -5,6 +5,7 @@
 
 #include "nn/arguments.h"
 #include "nn/compile.h"
+#include "nn/operations.h"
 #include "nn/spatial.h"
 
 namespace meshtrain {
@@ -101,6 +102,9 @@ class StftSpectrogram final : public WindowLayer {
     }
     if (mode == "stft") {
       return b.concat({real, imaginary}, 2);
+    }
+    if (mode == "angle") {
+      return full_angle(b, imaginary, real);
     }
     const ValueId power = b.add(b.square(real), b.square(imaginary));
     if (mode == "psd") {  // but the first and the last, bands count for those of negative frequency

@@ -73,6 +73,7 @@ def spectrograms():
         stft(first, mode="real", data_format="channels_first", scaling=None),
         stft(first, mode="imag", data_format="channels_first", expand_dims=True, window=None),
         stft(signal, mode="stft", trainable=False, frame_length=4, frame_step=4),
+        stft(signal, mode="angle", padding="same"),
         mel(),
         mel(sequence_length=5, window="hamming", power_to_db=False),
         mel(mag_exp=1.0, min_freq=100.0, max_freq=1500, top_db=20.0, ref_power=2.0, window=None),
@@ -104,6 +105,8 @@ def recurrent():
         case("LSTM", sequence, {"units": 3, "dropout": 0.5, "recurrent_dropout": 0.5}, call={"training": False}),
         case("LSTM", sequence, {"units": 3, "dropout": 1.0, "recurrent_dropout": 1.0}, call={"training": True}),
         case("GRU", sequence, {"units": 3, "reset_after": False, "recurrent_dropout": 1.0}, call={"training": True}),
+        *[case("GRU", sequence, {"units": 3, "return_sequences": True, **config}, masked=True)
+          for config in ({}, {"reset_after": False, "go_backwards": True})],
     ] + cells() + conv_lstm()
 
 

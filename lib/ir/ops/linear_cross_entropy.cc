@@ -9,7 +9,8 @@
 //
 // x (n..., E), table (V, E) or with the attribute transposed = 1 (E, V), ids (n...) of int32. Loss,
 // hits, g, lse and the four parts have float64 where x has it, else float32. With the attribute
-// `classes` there are so many; the rest of the table is zeros, and so is its gradient.
+// `classes` V is that number, and what the table has behind them only fills it up: its gradient is
+// 0.
 //
 //   logit[i,v] = sum over e of x[i,e] table[v,e], in the type of x
 //   loss[i]    = log(sum over v of exp(logit[i,v])) - logit[i,ids[i]]; 0 where the id is no class
