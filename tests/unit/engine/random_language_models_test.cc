@@ -2,9 +2,6 @@
 // float64: the losses, the metrics and every weight of three training steps equal one device's.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "data/step_order.h"
 #include "engine/engine.h"
 #include "support/engine_case.h"
