@@ -4,10 +4,12 @@
 
 #include <cstring>
 
+#include "data/step_order.h"
 #include "plan/plan_summary.h"
 #include "support/convnet.h"
 #include "support/engine_case.h"
 #include "support/instrumented.h"
+#include "support/language_models.h"
 #include "support/thread_group.h"
 
 using namespace meshtrain;
@@ -49,8 +51,17 @@ struct Run {
   int64_t bytes_sent = 0;  // of one step
 };
 
+// Of a model of images, on the data of its config; of a language model, on random sequences.
+Dataset data_of(const Config& config) {
+  if (config.data.train)
+    return load_dataset(*config.data.train, config.data);
+  Dataset data = random_sequences(64, 3);
+  order_steps(data, config.data.head_tail, {});
+  return data;
+}
+
 Run train(const Config& config, std::shared_ptr<ThreadGroup> group) {
-  const Dataset data = load_dataset(*config.data.train, config.data);
+  const Dataset data = data_of(config);
   EngineOptions options;
   options.num_workers = 1;
   options.processes.group = group;
@@ -122,6 +133,47 @@ TEST_CASE("engine: a convnet has one hash on 1 2 and 4 processes") {
   for (const int processes : {2, 4}) {
     for (const Run& run : train_over(config, processes))
       check_equal(run, one);
+  }
+}
+
+TEST_CASE("engine: language models with dropout have one hash on 1 2 and 4 processes") {
+  struct Case {
+    LanguageModel model;
+    std::string distribution;  // over eight devices
+  };
+  const LanguageModel gpt, gpt_of_blocks{.masks_zero = true, .remat = "block"},
+      llama{.family = LanguageFamily::kLlama, .remat = "dots"},
+      llama_of_whole_keys{.family = LanguageFamily::kLlama, .ties_head = false, .key_heads = 1},
+      mixtral{.family = LanguageFamily::kMixtral, .ties_head = false},
+      mixtral_of_places{.family = LanguageFamily::kMixtral, .capacity = "1.25"};
+  const std::string grid = "  device_mesh: {shape: [2, 4], axis_names: [data, model]}\n";
+  const std::vector<Case> cases = {
+      {gpt, grid + "  layout_map: megatron\n"},
+      {gpt, grid + "  layout_map: {preset: megatron, token_embedding/embeddings: [model, null]}\n"},
+      {gpt_of_blocks, grid + "  layout_map: fsdp\n"},
+      {gpt_of_blocks, grid + "  layout_map: context\ndata: {head_tail: 4}\n"},
+      {llama, grid + "  layout_map: megatron\n  zero: 1\n"},
+      {llama, grid + "  layout_map: context\n  zero: 2\ndata: {head_tail: 4}\n"},
+      {llama_of_whole_keys,
+       "  device_mesh: {shape: [2, 2, 2], axis_names: [data, fsdp, model]}\n  layout_map: "
+       "megatron\n  batch_dim_name: [data, fsdp]\n  zero_axes: [fsdp]\n  zero: 3\n"},
+      {mixtral, grid + "  layout_map: expert\n"},
+      {mixtral_of_places, grid + "  layout_map: expert\n"},
+      {mixtral_of_places, grid + "  layout_map: megatron\n  zero: 3\n"},
+  };
+  for (const auto& [model, distribution] : cases) {
+    const std::string yaml =
+        "seed: 13\n" + yaml_of(model, "{Adam: {learning_rate: 0.01, global_clipnorm: 1.0}}") +
+        "fit: {batch_size: 16}\ndistribution:\n  reductions: fixed\n" + distribution;
+    CAPTURE(yaml);
+    const Config config = config_from(yaml, {"compile.metrics=[accuracy]"});
+    const Run one = train(config, nullptr);
+    CHECK(one.losses.front() != one.losses[1]);
+    for (const int processes : {1, 2, 4}) {
+      CAPTURE(processes);
+      for (const Run& run : train_over(config, processes))
+        check_equal(run, one);
+    }
   }
 }
 

@@ -53,6 +53,20 @@ TEST_CASE("A BatchNormalization that is used twice moves its averages twice") {
   check_near(numbers(after[3]), {1.75});
 }
 
+TEST_CASE("A mask leaves steps out of the statistics, not of the output") {
+  const Model model = model_of(
+      {make_layer_config("Input", "x", {}, {{"shape", {2, 1}}}),
+       make_layer_config("Masking", "mask", {"x"}),
+       make_layer_config("BatchNormalization", "bn", {}, {{"momentum", 0.5}, {"epsilon", 0.0}})});
+  const HostTensor x = floats({2, 2, 1}, {6, 0, 10, 8});  // without 0: mean 8, variance 8 / 3
+  const std::vector<HostTensor> after = weights_after(model, x);
+  REQUIRE(after.size() == 4);
+  check_near(numbers(after[2]), {8 / 2.0});
+  check_near(numbers(after[3]), {(1 + 8 / 3.0) / 2});
+  const double root = std::sqrt(8 / 3.0);
+  check_near(numbers(run_model(model, {&x}, {}, true)), {-2 / root, -8 / root, 2 / root, 0});
+}
+
 TEST_CASE("A layer that does not train keeps its averages") {
   const Model model =
       model_of({make_layer_config("Input", "x", {}, {{"shape", {1}}}),

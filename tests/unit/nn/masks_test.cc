@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "config/load.h"
 #include "nn_testing.h"
 
@@ -112,6 +114,72 @@ TEST_CASE("losses count only what the mask of the output leaves") {
   CHECK(masked_loss("sum_over_batch_size", true) == doctest::Approx((2 + 8 + 45) / 3.0));
   CHECK(masked_loss("sum", true) == doctest::Approx(2 + 8 + 45));
   CHECK(masked_loss("mean_with_sample_weight", true) == doctest::Approx((2 + 8 + 45) / 9.0));
+}
+
+// The masks of the outputs, by a training call.
+std::vector<std::vector<double>> masks_of(const std::vector<LayerConfig>& layers,
+                                          const std::vector<std::string>& outputs,
+                                          const std::vector<const HostTensor*>& inputs) {
+  Diagnostics diagnostics;
+  const Model model(make_model_config(layers, outputs), DType::kFloat32, diagnostics);
+  REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
+  const std::vector<HostTensor> masks =
+      run(inputs, [&](Builder& b, const std::vector<ValueId>& in) {
+        std::vector<ValueId> found, out;
+        model.apply(b, in, {}, true, b.constant(0, DType::kInt64), 0, nullptr, nullptr, nullptr,
+                    &found);
+        for (const ValueId mask : found) {
+          REQUIRE(mask != kNone);
+          out.push_back(b.cast(mask, DType::kFloat32));
+        }
+        return out;
+      });
+  std::vector<std::vector<double>> out;
+  for (const HostTensor& mask : masks) {
+    out.push_back(numbers(mask));
+  }
+  return out;
+}
+
+TEST_CASE("a sum has the steps of either input; a join has those of both, or all") {
+  const std::vector<LayerConfig> layers = {
+      make_layer_config("Input", "a", {}, {{"shape", {3, 1}}}),
+      make_layer_config("Input", "b", {}, {{"shape", {3, 1}}}),
+      make_layer_config("Masking", "ma", {"a"}),
+      make_layer_config("Masking", "mb", {"b"}),
+      make_layer_config("Add", "sum", {"ma", "mb"}),
+      make_layer_config("Concatenate", "features", {"ma", "mb"}, {{"axis", -1}}),
+      make_layer_config("Concatenate", "steps", {"ma", "mb"}, {{"axis", 1}}),
+      make_layer_config("Concatenate", "unmasked_steps", {"ma", "b"}, {{"axis", 1}}),
+      make_layer_config("Concatenate", "unmasked_features", {"ma", "b"}, {{"axis", 2}}),
+  };
+  const HostTensor a = floats({1, 3, 1}, {1, 0, 0}), b = floats({1, 3, 1}, {2, 2, 0});
+  const auto found = masks_of(
+      layers, {"sum", "features", "steps", "unmasked_steps", "unmasked_features"}, {&a, &b});
+  CHECK(found[0] == std::vector<double>{1, 1, 0});
+  CHECK(found[1] == std::vector<double>{1, 1, 0});
+  CHECK(found[2] == std::vector<double>{1, 0, 0, 1, 1, 0});
+  CHECK(found[3] == std::vector<double>{1, 0, 0, 1, 1, 1});
+  CHECK(found[4] == std::vector<double>{1, 1, 1});
+}
+
+TEST_CASE("normalizations that no mask changes count masked steps as zeros") {
+  const auto output = [](const char* name, const NamedArgs& args, const HostTensor& x) {
+    Diagnostics diagnostics;
+    const Model model(make_model_config({make_layer_config("Input", "x", {}, {{"shape", {2, 2}}}),
+                                         make_layer_config("Masking", "m", {"x"}),
+                                         make_layer_config(name, "n", {"m"}, args)}),
+                      DType::kFloat32, diagnostics);
+    REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
+    CHECK(model.calls().back().has_mask);
+    return numbers(run_model(model, {&x}, {}, true));
+  };
+  // The mean of 1, 3, 0, 0 is 1, the variance 6 / 4.
+  const double root = std::sqrt(1.5);
+  check_near(output("GroupNormalization", {{"groups", 1}, {"epsilon", 0.0}},
+                    floats({1, 2, 2}, {1, 3, 0, 0})),
+             {0, 2 / root, -1 / root, -1 / root});
+  check_near(output("UnitNormalization", {}, floats({1, 2, 2}, {3, 4, 0, 0})), {0.6, 0.8, 0, 0});
 }
 
 }  // namespace
