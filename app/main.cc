@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/environment_names.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/streams.h"
 #include "base/text.h"
@@ -98,6 +99,15 @@ void refuse_other_bytes(const std::vector<std::string>& words) {
   }
 }
 
+// The last line of a run on stdout, for one that ended before its first.
+void show_early_end(const LoadOptions& load, const ExitReport& report) {
+  nlohmann::ordered_json event = {{"event", "end"},
+                                  {"exit_code", report.exit_code},
+                                  {"message", report.message},
+                                  {"overrides", given_overrides(load)}};
+  out_stream().write(json_text(event, -1, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
 int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
   ExitReport report;
   try {
@@ -112,6 +122,10 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
   } catch (...) {
     report = current_exit_report(invocation.started);
     report.exit_code = exit_code_in_launch(report.exit_code);
+    if (const std::optional<LoadOptions> load = subcommand.json_run();
+        load && !invocation.started) {
+      show_early_end(*load, report);
+    }
   }
   const int code = end_processes(invocation.processes, report);
   // Else the run's folder has it, or the predictions are a file.

@@ -156,6 +156,18 @@ void check_line(const char* what, const std::string& text) {
   }
 }
 
+std::function<void(size_t done, size_t all)> show_meshes() {
+  constexpr double kPause = 3;  // seconds
+  const double begin = steady_seconds();
+  return [begin, last = begin](size_t done, size_t all) mutable {
+    const double now = steady_seconds();
+    if (now - last >= kPause) {
+      last = now;
+      err_stream().write(fmt::format("{} of {} meshes, {:.0f} s\n", done, all, now - begin));
+    }
+  };
+}
+
 void refuse(const char* code, const std::string& message, const std::string& help) {
   throw ConfigError(code, {}, message).help(help);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -44,6 +45,8 @@ void show_warnings(const Diagnostics& warnings, bool quiet = false);
 void warn_of_nonfinite(const std::vector<std::string>& results, bool quiet);
 // Writes a text to stderr, unless `quiet`.
 std::function<void(std::string_view)> show_unless(bool quiet);
+// For a search over meshes: writes to stderr how far it is, where it takes more than some seconds.
+std::function<void(size_t done, size_t all)> show_meshes();
 // Throws a ConfigError of the command line that no place in a file belongs to.
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
 // Refuses (E140) a text that a table cannot show in one line. `what`: "a tag".

@@ -79,6 +79,17 @@ void add_weights_flag(CLI::App& app, std::string& weights) {
       ->type_name("FILE");
 }
 
+std::optional<LoadOptions> json_run(const OutputFlags& output, const ConfigWords& config) {
+  if (!output.is_json()) {
+    return std::nullopt;
+  }
+  try {
+    return config.overrides();
+  } catch (const ConfigError&) {  // of these words, which end the run
+    return LoadOptions();
+  }
+}
+
 RunRequest run_request(const Invocation& invocation, LoadOptions load, const OutputFlags& output,
                        const EngineFlags& engine) {
   RunRequest request;

@@ -34,6 +34,9 @@ void add_dump_ir_flag(CLI::App& app, std::string& dump_ir);
 void add_run_dir_flag(CLI::App& app, std::string& run_dir, const char* meaning);
 void add_weights_flag(CLI::App& app, std::string& weights);
 
+// For Subcommand::json_run.
+std::optional<LoadOptions> json_run(const OutputFlags& output, const ConfigWords& config);
+
 // Without a run folder, and what to restore.
 RunRequest run_request(const Invocation& invocation, LoadOptions load,
                        const OutputFlags& output = {}, const EngineFlags& engine = {});

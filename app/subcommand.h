@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/process_group.h"
+#include "config/load.h"
 #include "train/restarts.h"
 #include "train/run_facts.h"
 
@@ -26,7 +27,7 @@ struct Invocation {
   int num_workers = 0;  // threads that compute; 0: one per core
   bool started =
       false;  // something is on disk: an error can no longer say that nothing was started
-  bool result_is_on_stdout = false;  // and nowhere else
+  bool result_is_on_stdout = false;  // and nowhere else, or what reads it needs all of it
 };
 
 struct Subcommand {
@@ -37,6 +38,9 @@ struct Subcommand {
   // version and the words. nullopt, and no function at all: rank 0 does it alone.
   std::function<std::optional<SharedCommand>()> shared = [] { return std::nullopt; };
   bool starts_processes = false;  // itself: it is not to be one of several
+  // Where it trains with --log-format json: what it was given. Of a run that ends before its start,
+  // stdout then has a line as well.
+  std::function<std::optional<LoadOptions>()> json_run = [] { return std::nullopt; };
 };
 
 // The subcommands of a parser, and the one that was chosen.

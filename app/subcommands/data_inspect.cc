@@ -5,6 +5,7 @@
 #include "config_words.h"
 #include "data/inspection.h"
 #include "engine/run_data.h"
+#include "engine/state_batches.h"
 #include "output.h"
 #include "subcommand.h"
 
@@ -38,7 +39,7 @@ std::vector<InspectedPart> inspect_config(const ConfigWords& words) {
     // One part after the other: only one is in memory.
     const RunData data = load_run_data(config, parts[i] == DataPart::kTrain, parts[i]);
     out.push_back(inspect_dataset(std::string(data_part_name(parts[i])), *data.part(parts[i]),
-                                  batches[i], drops && i == 0));
+                                  batches[i], i == 0 ? drops : drops_last_test(config)));
     if (given[i]->has_value()) {
       out.back().table = profile_source(**given[i], config.data);
     }

@@ -12,8 +12,10 @@
 #include "config/source_like.h"
 #include "engine/data_warnings.h"
 #include "engine/engine.h"
+#include "engine/epoch_plan.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
+#include "engine/state_batches.h"
 #include "record/evaluation_details.h"
 #include "record/events.h"
 #include "record/report/run_report.h"
@@ -56,10 +58,10 @@ void warn_of_ids(const Config& config, DataPart part, const std::string& weights
 
 // The samples that the evaluation took.
 Dataset evaluated_samples(const Dataset& dataset, const Config& config) {
-  const int64_t steps = config.evaluate.steps;
-  const int64_t count = steps == 0
-                            ? dataset.num_samples
-                            : std::min(dataset.num_samples, steps * evaluated_batch_size(config));
+  const int64_t batch = evaluated_batch_size(config);
+  int64_t steps = count_batches(dataset.num_samples, batch, drops_last_test(config));
+  steps = config.evaluate.steps > 0 ? std::min<int64_t>(steps, config.evaluate.steps) : steps;
+  const int64_t count = std::min(dataset.num_samples, steps * batch);
   if (count == dataset.num_samples) {
     return dataset;
   }
@@ -139,7 +141,8 @@ std::vector<std::string> nonfinite(const Logs& logs) {
 
 int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   const ModelSource source = options.config.source(options.weights, true);
-  const Config config = load_config(source.load);
+  Config config = load_config(source.load);
+  drop_training_batch(config);
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
     return *code;
@@ -149,10 +152,13 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   RunData data;
   LearnedPtr known;
   std::string hash;
+  Diagnostics warnings;
   coordinator.on_all_ranks("opening the data", [&] {
     const auto announced = coordinator.announce("opening the data");
     known = learned_for(source, config);
     data = load_run_data(config, false, part, known);
+    check_state_batches(config, data, false, part, warnings);
+    warnings.throw_if_errors();
     hash = coordinator.is_alone() ? "" : data_cursor(*data.part(part), config).data;
   });
   const Dataset& dataset = *data.part(part);
@@ -160,7 +166,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   Engine engine(config, data_spec(dataset), options.engine.options(invocation));
   coordinator.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
-  Diagnostics warnings = engine.warnings();
+  warnings.append(engine.warnings());
   warn_of_skipped(dataset, fmt::format("the {} data", data_part_name(part)), warnings);
   if (!known) {
     warn_of_ids(config, part, weights_of(source, config), warnings);

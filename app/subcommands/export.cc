@@ -93,6 +93,19 @@ HuggingFaceExtras extras_of(const Config& config, const Setup& setup, const Lear
   return extras;
 }
 
+// Those of `given` that the model has: all of its, and with fit.partial_weights not only its.
+std::vector<NamedTensor> model_weights(const ExportOptions& options, const Config& config,
+                                       std::vector<NamedTensor> given,
+                                       const std::vector<WantedWeight>& wanted,
+                                       const std::string& path) {
+  std::vector<std::string> unfit;
+  std::vector<NamedTensor> out =
+      fitting_weights(std::move(given), wanted, path, {},
+                      config.fit.partial_weights ? &unfit : nullptr, kTakePartial, true);
+  show_unless(options.quiet)(left_out_note(path, unfit));
+  return out;
+}
+
 // A folder for transformers; the weights keep the dtypes of their file.
 void write_folder(const ExportOptions& options, const Setup& setup, const std::string& weights,
                   const HuggingFaceExtras& extras) {
@@ -109,13 +122,15 @@ void write_folder(const ExportOptions& options, const Setup& setup, const std::s
       }
     }
   }
-  export_huggingface(setup, fitting_weights(std::move(tensors), wanted, weights, {}),
+  export_huggingface(setup,
+                     model_weights(options, setup.config(), std::move(tensors), wanted, weights),
                      options.output, shard_bytes(options), extras);
 }
 
-std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
-  return fitting_weights(read_weights_in(path, &setup.model()), wanted_weights(setup.model()), path,
-                         {});
+std::vector<NamedTensor> read_weights_of(const ExportOptions& options, const Setup& setup,
+                                         const std::string& path) {
+  return model_weights(options, setup.config(), read_weights_in(path, &setup.model()),
+                       wanted_weights(setup.model()), path);
 }
 
 // Seconds since 1970 when the file was last changed.
@@ -140,7 +155,7 @@ void write_script(const ExportOptions& options, const Setup& setup, const std::s
       setup.config(), setup.model(), keras_distribution(setup), options.config.words.front(),
       beside.empty() ? "" : fs::path(beside).filename().string());
   if (!beside.empty()) {
-    write_h5(beside, vars_of(setup, read_weights_of(setup, weights)));
+    write_h5(beside, vars_of(setup, read_weights_of(options, setup, weights)));
   }
   write_file_atomic(options.output, std::string_view(script));
 }
@@ -163,10 +178,10 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
     return write_folder(options, setup, weights, extras);
   }
   if (format == Format::kOnnx) {
-    const std::string image = onnx_image(setup, read_weights_of(setup, weights));
+    const std::string image = onnx_image(setup, read_weights_of(options, setup, weights));
     return write_file_atomic(path, std::string_view(image));
   }
-  write_model(path, setup.config(), setup.model(), read_weights_of(setup, weights),
+  write_model(path, setup.config(), setup.model(), read_weights_of(options, setup, weights),
               time_of(weights));
 }
 
@@ -199,11 +214,24 @@ int run_export(const ExportOptions& options, Invocation&) {
   }
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), options.quiet);
-  const std::string weights =
-      format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
+  const auto find_weights = [&] {
+    return format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
+  };
+  std::string weights = find_weights();
   note_transforms(config.data, options.quiet);
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
-  write(options, setup, format, weights, extras_of(config, setup, learned));
+  const HuggingFaceExtras extras = extras_of(config, setup, learned);
+  for (bool is_written = false; !is_written;) {
+    try {
+      write(options, setup, format, weights, extras);
+      is_written = true;
+    } catch (const ConfigError&) {
+      if (!is_pruned(weights_of(source, config), weights)) {
+        throw;
+      }
+      weights = find_weights();
+    }
+  }
   if (format == Format::kHuggingFace) {
     if (learned != nullptr && !learned->tokenizer.empty()) {
       write_file_atomic((fs::path(options.output) / "tokenizer.json").string(),

@@ -1,6 +1,8 @@
 // meshtrain inspect: what a checkpoint has, without a model.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -74,13 +76,23 @@ std::string inspect_text(const CheckpointReader& reader) {
 }
 
 int run_inspect(const InspectOptions& options, Invocation&) {
-  const ResumeTarget target = open_resume_path(options.target);
-  for (const std::string& warning : target.warnings) {
-    err_stream().write(fmt::format("warning: {}\n", warning));
+  for (;;) {
+    const ResumeTarget target = open_resume_path(options.target);
+    try {
+      const std::string text =
+          options.format == "json" ? inspect_json(*target.reader) : inspect_text(*target.reader);
+      for (const std::string& warning : target.warnings) {
+        err_stream().write(fmt::format("warning: {}\n", warning));
+      }
+      out_stream().write(text);
+      return 0;
+    } catch (const ConfigError&) {
+      // A run in progress deletes its old ones: it has a newer one then.
+      if (std::error_code error; std::filesystem::exists(target.reader->path(), error)) {
+        throw;
+      }
+    }
   }
-  out_stream().write(options.format == "json" ? inspect_json(*target.reader)
-                                              : inspect_text(*target.reader));
-  return 0;
 }
 
 }  // namespace

@@ -138,6 +138,9 @@ void add_launch(Subcommands& to) {
   auto [app, options, subcommand] = to.add<LaunchOptions>(
       "launch", "Train as several processes, on this machine or on hosts", run_launch);
   subcommand.starts_processes = true;
+  subcommand.json_run = [&options = options] {
+    return options.uses_slurm ? std::nullopt : json_run(options.train.output, options.train.config);
+  };
   app.add_option("--hosts", options.hosts, "Hosts and how many processes each takes")
       ->type_name("a:4,b:4")
       ->group(kProcessesGroup);

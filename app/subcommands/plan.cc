@@ -21,7 +21,7 @@ int show_ranking(const PlanOptions& options) {
       load.flag_names.erase(load.flag_names.begin() + static_cast<long>(i));
     }
   }
-  const PlanRanking ranking = rank_meshes(load_config(load), options.hosts);
+  const PlanRanking ranking = rank_meshes(load, options.hosts, show_meshes());
   out_stream().write(options.format == "json" ? ranking_json(ranking) : ranking_text(ranking));
   return 0;
 }

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
+#include "engine/state_batches.h"
 #include "record/predicted_masks.h"
 #include "record/predictions.h"
 #include "run_flags.h"
@@ -115,6 +116,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   Config config = load_config(model.load);
   drop_expressions(config.compile);
   drop_optimizer(config.compile);
+  drop_training_batch(config);
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
     return *code;
@@ -150,6 +152,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
       warn_of_nothing_learned(source, weights_of(model, config), warnings);
     }
     order_arrays(config, dataset);
+    check_predicted_batches(config, dataset, place_of_input(options.input));
     hash = coordinator.is_alone() ? "" : data_cursor(dataset, config).data;
   });
   check_same_data(coordinator, hash, dataset.loc);

@@ -54,16 +54,18 @@ int run_resume(const ResumeOptions& options, Invocation& invocation) {
   check_allowed_keys(options.resuming.restore.allow);
   const double started_at = steady_seconds();
   const LaunchRequest launch{invocation.given_words, 0, options.run_dir, ""};
+  const RunAccess access = options.run_dir.empty() ? RunAccess::kContinue : RunAccess::kRead;
   if (invocation.processes.group == nullptr) {  // others than this one may verify the rest
     const ResumeTarget seen = open_resume_path(
-        options.target, [](const CheckpointReader& reader) { reader.text(run_files::kResolved); });
+        options.target, [](const CheckpointReader& reader) { reader.text(run_files::kResolved); },
+        access);
     const Config config = load_config(load_options(options, *seen.reader, seen.reader->path()));
     if (const std::optional<int> code = run_own_processes(launch, config, invocation.processes)) {
       return *code;
     }
   }
   ResumeTarget target = agree_on_target(Coordinator(invocation.processes, steady_seconds), [&] {
-    ResumeTarget found = open_resume_path(options.target);
+    ResumeTarget found = open_resume_path(options.target, &CheckpointReader::verify, access);
     found.gathers =
         gathers(load_config(load_options(options, *found.reader, found.reader->path())));
     return found;
@@ -81,6 +83,7 @@ int run_resume(const ResumeOptions& options, Invocation& invocation) {
     target.run.dir = options.run_dir;
     target.run.resume = target.own = false;
   }
+  invocation.result_is_on_stdout = options.output.is_json();  // for a reader of its own
   return run.run(std::move(target), invocation.started);
 }
 
@@ -98,6 +101,7 @@ void add_resume(Subcommands& to) {
   options.engine.add_threads(app);
   options.output.add_to(app);
   options.output.add_verbose(app);
+  subcommand.json_run = [&options = options] { return json_run(options.output, options.config); };
   subcommand.shared = [&app = app, &options = options] {
     return SharedCommand{.flags = flags_text(app, {"RUN", "--run-dir", "--allow", "--reset-cursor",
                                                    "--reset-optimizer", "--partial"}),

@@ -13,7 +13,8 @@ struct SuggestOptions {
 };
 
 int run_suggest(const SuggestOptions& options, Invocation&) {
-  const Config config = load_config(options.config.load(false));
+  const LoadOptions load = options.config.load(false);
+  const Config config = load_config(load);
   std::optional<std::vector<int64_t>> shape;
   if (!options.config.value_of("--mesh").empty()) {
     shape = config.distribution.mesh.shape.value;
@@ -23,7 +24,8 @@ int run_suggest(const SuggestOptions& options, Invocation&) {
     }
   }
   const std::string devices = PlanSearch(config, options.hosts).devices_text();
-  const std::vector<SuggestedLayout> layouts = suggest_layouts(config, shape, options.hosts);
+  const std::vector<SuggestedLayout> layouts =
+      suggest_layouts(load, shape, options.hosts, show_meshes());
   out_stream().write(options.format == "json" ? suggestions_json(layouts, devices)
                                               : suggestions_text(layouts, devices));
   return layouts.front().score.problem.empty() ? 0 : static_cast<int>(ExitCode::kMesh);

@@ -93,7 +93,8 @@ void add_sweep(Subcommands& to) {
              "devices, batch_size, epochs. Values with commas are parted by `;`");
   add_values("--zip", options.flags.zip, "The first values of all --zip together, the second, ...");
   add_values("--random", options.flags.random,
-             "Drawn values: of a list, or as 0..1, log:1e-4..1e-1, int:16..256");
+             "Drawn values: of a list, or as 0..1, log:1e-4..1e-1, int:16..256, "
+             "log:int:16..256");
   app.add_option("--trials", options.flags.trials, "Runs to draw for --random")
       ->type_name("N")
       ->check(whole_number(1, 100000))

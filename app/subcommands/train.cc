@@ -121,6 +121,7 @@ int run_train(const TrainOptions& options, Invocation& invocation) {
   if (mode == "auto" && !target.reader) {
     show_unless(options.output.quiet)("no checkpoint to resume from: a new run\n");
   }
+  invocation.result_is_on_stdout = options.output.is_json();  // for a reader of its own
   return run.run(std::move(target), invocation.started);
 }
 
@@ -129,6 +130,9 @@ void add_train(Subcommands& to) {
       to.add<TrainOptions>("train", "Build the model, fit, evaluate", run_train);
   options.add_to(app);
   app.add_flag("-n,--dry-run", options.dry_run, "Show the plan and stop");
+  subcommand.json_run = [&options = options] {
+    return options.dry_run ? std::nullopt : json_run(options.output, options.config);
+  };
   subcommand.shared = [&app = app, &options = options]() -> std::optional<SharedCommand> {
     if (options.dry_run) {
       return std::nullopt;

@@ -31,8 +31,11 @@ int terminal_rows() {
 class Watch {
  public:
   explicit Watch(const WatchFlags& flags) : flags_(flags), shown_epochs_(flags.runs.size()) {
-    for (const std::string& run : flags.runs)
+    for (const std::string& run : flags.runs) {
       folders_.push_back(run_folder(run));
+      if (!is_run_dir(folders_.back()))
+        no_run_in(run);
+    }
     ends_.resize(folders_.size());
   }
 

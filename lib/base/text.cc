@@ -207,6 +207,10 @@ std::string format_bytes(int64_t bytes) {
                       : fmt::format("{:.0f} {}", value, kUnits[unit]);
 }
 
+std::string counted(int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
 std::string format_thousands(int64_t number) {
   const std::string digits = fmt::format("{}", number);
   const size_t first = digits[0] == '-' ? 1 : 0;

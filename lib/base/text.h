@@ -35,6 +35,8 @@ std::optional<std::string> nearest_path(std::string_view path,
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, size_t count);
 
+// "1 device", "8 devices".
+std::string counted(int64_t number, std::string_view noun);
 // "40 B", "613 KiB", "1.2 GiB": 1024-based, at most three significant digits above bytes.
 std::string format_bytes(int64_t bytes);
 // "269,322"

@@ -60,9 +60,9 @@ void probe(const std::string& folder) {
 }
 
 // Whoever only looks whether a run is in use (record/run_list.h) has its lock for a moment.
-bool take_lock(int fd) {
-  for (int tries = 5;; --tries) {
-    if (retrying([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) {
+bool take_lock(int fd, int operation, int tries) {
+  for (;; --tries) {
+    if (retrying([&] { return ::flock(fd, operation | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) {
       return true;
     }
     if (tries == 0) {
@@ -70,6 +70,10 @@ bool take_lock(int fd) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+ConfigError in_use(const std::string& folder, const std::string& holder) {
+  return {"E455", {}, fmt::format("`{}` is in use by another process: {}", folder, holder)};
 }
 
 }  // namespace
@@ -81,13 +85,12 @@ CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path, errno);
   }
-  const bool is_taken = !take_lock(fd_);
+  const bool is_taken = !take_lock(fd_, LOCK_EX, 5);
   const std::string holder = read_lock(fd_);
   if (is_taken) {
     ::close(fd_);
     fd_ = -1;
-    throw ConfigError("E455", {},
-                      fmt::format("`{}` is in use by another process: {}", folder, holder));
+    throw in_use(folder, holder);
   }
   // Another error: a file system without locks; the folder of a run is its own all the same.
   const std::vector<std::string> words = split(holder, ' ');
@@ -104,6 +107,20 @@ CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run
 CheckpointLock::~CheckpointLock() {
   if (fd_ >= 0) {
     ::close(fd_);
+  }
+}
+
+void check_unlocked(const std::string& folder) {
+  const std::string path = folder + "/LOCK";
+  const int fd = retrying([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); });
+  if (fd < 0) {
+    return;
+  }
+  const bool is_taken = !take_lock(fd, LOCK_SH, 25);  // a killed process may have it for a moment
+  const std::string holder = read_lock(fd);
+  ::close(fd);
+  if (is_taken) {
+    throw in_use(folder, holder);
   }
 }
 

@@ -25,6 +25,9 @@ class CheckpointLock {
   std::string previous_run_;
 };
 
+// Throws ConfigError E455 naming the holder while another process has the lock.
+void check_unlocked(const std::string& folder);
+
 // Deletes the files of unfinished saves of these runs, and of other runs when older than a day.
 // Returns warnings: the unfinished saves (E401), and what could not be deleted.
 std::vector<std::string> clean_checkpoints(const std::string& folder,

@@ -406,12 +406,16 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, const CheckpointCh
   NewestCheckpoint out;
   std::vector<std::string> reasons;
   for (const int64_t step : checkpoint_steps(folder)) {
+    const std::string path = folder + "/" + checkpoint_name(step);
     try {
-      auto reader = std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(step));
+      auto reader = std::make_unique<CheckpointReader>(path);
       check(*reader);
       out.reader = std::move(reader);
       break;
     } catch (const ConfigError& error) {
+      if (std::error_code none; !std::filesystem::exists(path, none) && !none) {
+        return newest_checkpoint(folder, check);
+      }
       if (is_only_not_read(error)) {
         throw;
       }

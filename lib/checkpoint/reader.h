@@ -77,8 +77,10 @@ bool is_only_not_read(const ConfigError& error);
 using CheckpointCheck = std::function<void(const CheckpointReader&)>;
 
 // The newest checkpoint in `folder` that passes `check`; null when there is none. Damaged newer
-// ones are skipped with a warning that names the steps lost. Throws ConfigError E408, E409 for one
-// that may be intact but cannot be read by this program or at this time.
+// ones are skipped with a warning that names the steps lost. When one is deleted while it is
+// checked, as a run in progress deletes its old ones, the folder is listed again. Throws
+// ConfigError E408, E409 for one that may be intact but cannot be read by this program or at this
+// time.
 struct NewestCheckpoint {
   std::unique_ptr<CheckpointReader> reader;
   std::vector<int64_t> damaged;  // steps

@@ -11,7 +11,7 @@
 namespace meshtrain {
 namespace {
 
-std::string counted(size_t count, const char* one, const char* many) {
+std::string in_words(size_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
@@ -85,8 +85,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     Diagnostic& d =
         diagnostics.error("E113", names.is_default ? shape.loc : names.loc,
                           fmt::format("`axis_names` has {} for a mesh of {}",
-                                      counted(out.axis_names.value.size(), "name", "names"),
-                                      counted(num_axes, "axis", "axes")));
+                                      in_words(out.axis_names.value.size(), "name", "names"),
+                                      in_words(num_axes, "axis", "axes")));
     if (!names.is_default && !shape.is_default) {
       d.note(fmt::format("`shape` is at {}", shape.loc.to_string()));
     }

@@ -106,23 +106,40 @@ SeriesOptions series_options(const ConfigObject& source) {
   return has_options<SeriesOptions>(source) ? read_options<SeriesOptions>(source) : SeriesOptions();
 }
 
+namespace {
+
+void refuse_without_windows(const char* name, const SourceLoc& loc, const ClassScope& scope) {
+  scope.diagnostics
+      .error("E113", loc,
+             fmt::format("`{}` of `{}` acts on windows, and there are none", name,
+                         scope.object.class_name))
+      .help("`sequence_length: 24` makes each sample a window of 24 rows");
+}
+
+}  // namespace
+
 void check_series(const SeriesOptions& source, const ClassScope& scope) {
   if (source.sequence_length) {
+    if (source.target.value && source.target_length.value) {
+      scope.diagnostics
+          .error("E113", source.target_length.loc,
+                 "`target: sequence` and `target_length` exclude each other")
+          .help(
+              "`target: sequence` gives each step of the window a target, `target_length` makes "
+              "the rows from the `horizon` on the target");
+    }
     return;
   }
   const auto needs_windows = [&](const char* name, const auto& argument) {
     if (argument.value) {
-      scope.diagnostics
-          .error("E113", argument.loc,
-                 fmt::format("`{}` of `{}` acts on windows, and there are none", name,
-                             scope.object.class_name))
-          .help("`sequence_length: 24` makes each sample a window of 24 rows");
+      refuse_without_windows(name, argument.loc, scope);
     }
   };
   needs_windows("sequence_stride", source.sequence_stride);
   needs_windows("sampling_rate", source.sampling_rate);
   needs_windows("horizon", source.horizon);
   needs_windows("target_length", source.target_length);
+  needs_windows("target", source.target);
 }
 
 std::vector<Spec> with_series_args(std::vector<Spec> args) {
@@ -139,11 +156,17 @@ std::vector<Spec> with_series_args(std::vector<Spec> args) {
   rows("horizon", &S::horizon, "rows from the last one of a window to its target; 1 when null", 0);
   rows("target_length", &S::target_length,
        "steps of a target, as a dimension of its own; a single row when null");
+  args.push_back(key("target", &S::target,
+                     "sequence: a target for each step of the window, the row `horizon` behind "
+                     "the step; null: one for the whole window"));
   return args;
 }
 
 void check_csv(const CsvOptions& source, const ClassScope& scope) {
   check_series(source, scope);
+  if (!source.group->empty() && !source.sequence_length) {
+    refuse_without_windows("group", source.group.loc, scope);
+  }
   if (source.decimal.value == source.separator) {
     scope.diagnostics
         .error("E113", source.decimal.loc, "`decimal` and `separator` of `csv` are both a comma")
@@ -153,10 +176,13 @@ void check_csv(const CsvOptions& source, const ClassScope& scope) {
   check_dates(source, scope);
   check_preprocessing(source.preprocessing, scope.diagnostics);
   const std::string& missing = source.missing.value;
-  if (missing != "error" && missing != "mean" && !try_number(missing)) {
-    scope.diagnostics
-        .error("E113", source.missing.loc, fmt::format("`missing` of `csv` is `{}`", missing))
-        .help("`error`, `mean`, or a number that missing features become");
+  if (missing != "error" && missing != "mean" && missing != "previous" && !try_number(missing)) {
+    Diagnostic& problem = scope.diagnostics.error(
+        "E113", source.missing.loc, fmt::format("`missing` of `csv` is `{}`", missing));
+    if (missing == "ffill" || missing == "pad") {  // pandas' words
+      problem.label = "did you mean `previous`?";
+    }
+    problem.help("`error`, `mean`, `previous`, or a number that missing features become");
   } else if (missing == "mean" && source.dtype == "int32") {
     scope.diagnostics
         .error("E113", source.missing.loc,

@@ -26,8 +26,9 @@ struct Expansion {
 
 // Replaces `model.layers` of `root`, and the names of uses in `model.outputs`. Places of what came
 // out of a block know the use. E106: more layers than kMaxExpandedLayers; E111-E113, E121 as for
-// layers.
-Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& diagnostics);
+// layers. `most_times`: as LoadOptions has it.
+Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& diagnostics,
+                        int64_t most_times = 0);
 
 constexpr int kMaxExpandedLayers = 10000;
 

@@ -149,7 +149,8 @@ void Expander::read_repeat_arguments(Repetition& repetition, const ExpandScope& 
         is_read_later ? ConfigValue{} : Reader(diagnostics_).value(child, *known, "`Repeat`");
     if (known->name == "times") {
       has_times = true;
-      repetition.times = value.integer();
+      const int64_t times = value.integer();
+      repetition.times = most_times_ > 0 ? std::min(times, most_times_) : times;
     } else if (known->name == "start" && value.is_int()) {
       repetition.start = value.integer();
     } else if (known->name == "as" && value.is_string()) {

@@ -70,12 +70,13 @@ std::vector<std::string> ExpandScope::known_names() const {
 
 std::optional<OutputNames> find_outputs(const std::string& name, const ExpandScope& scope) {
   const std::string first = name.substr(0, name.find('/'));
+  const std::string layer = split_output(first).first;  // `l` of `l.state_h`
   for (const ExpandScope* at = &scope; at != nullptr; at = at->outer) {
     const auto found = at->names.find(name);
     if (found != at->names.end()) {
       return found->second;
     }
-    if (at->layers.contains(first) || at->uses.contains(first)) {
+    if (at->layers.contains(first) || at->uses.contains(first) || at->layers.contains(layer)) {
       return OutputNames{at->prefix + name};
     }
     if (at->block != nullptr) {
@@ -457,7 +458,8 @@ void Expander::rewrite(YamlNode& names, const ExpandScope& scope) {
   }
 }
 
-Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& diagnostics) {
+Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& diagnostics,
+                        int64_t most_times) {
   Expansion out;
   const BlockDefinitions blocks = take_blocks(root, diagnostics);
   for (const auto& [name, block] : blocks) {
@@ -469,7 +471,7 @@ Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& d
     return out;
   }
   const SourceLoc loc = layers->key_loc;
-  Expander expander(blocks, expressions, diagnostics);
+  Expander expander(blocks, expressions, diagnostics, most_times);
   expander.run(*layers);
   layers->children = expander.take_layers();
   out.outputs = expander.single_outputs();

@@ -54,8 +54,12 @@ std::optional<OutputNames> find_outputs(const std::string& name, const ExpandSco
 
 class Expander {
  public:
-  Expander(const BlockDefinitions& blocks, Expressions& expressions, Diagnostics& diagnostics)
-      : blocks_(blocks), expressions_(expressions), diagnostics_(diagnostics) {}
+  Expander(const BlockDefinitions& blocks, Expressions& expressions, Diagnostics& diagnostics,
+           int64_t most_times)
+      : blocks_(blocks),
+        expressions_(expressions),
+        diagnostics_(diagnostics),
+        most_times_(most_times) {}
 
   void run(const YamlNode& layers);
   std::vector<YamlNode> take_layers() { return std::move(layers_); }
@@ -142,6 +146,7 @@ class Expander {
   const BlockDefinitions& blocks_;
   Expressions& expressions_;
   Diagnostics& diagnostics_;
+  int64_t most_times_ = 0;  // of a Repeat; 0: as many as it says
   ExpandScope top_;
   std::vector<YamlNode> layers_;
   std::string last_;  // full name of the last layer

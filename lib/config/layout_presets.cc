@@ -337,6 +337,25 @@ void split_batch_too(YamlNode& distribution, const YamlNode& named, const Layout
   axes.children = {YamlNode::scalar(batch, named.loc), YamlNode::scalar(experts, named.loc)};
 }
 
+void set_zero(YamlNode& distribution, const YamlNode& named, Diagnostics& diagnostics) {
+  YamlNode& zero = distribution.at_or_add("zero", named.loc);
+  if (zero.is_null()) {
+    zero.kind = YamlNode::Kind::kScalar;
+    zero.explicit_null = false;
+    zero.text = "3";
+  } else if (try_integer(zero.text).value_or(3) < 3) {
+    diagnostics
+        .error("E113", zero.loc,
+               fmt::format("`zero: {}` beside `layout_map: {}`, which is `zero: 3`", zero.text,
+                           named.text))
+        .note(fmt::format("`{}` is at {}", named.text, named.loc.to_string()))
+        .help(named.text == "fsdp"
+                  ? "leave one of the two out"
+                  : fmt::format("leave `zero` out, or write `layout_map: megatron` for `zero: {}`",
+                                zero.text));
+  }
+}
+
 }  // namespace
 
 const std::vector<LayoutPreset>& layout_presets() {
@@ -382,11 +401,8 @@ void expand_layout_preset(YamlNode& root, Diagnostics& diagnostics) {
   }
   if (preset != nullptr && preset->splits_experts)
     split_batch_too(*distribution, named, *preset);
-  if (preset != nullptr && preset->shards_weights && distribution->find("zero") == nullptr) {
-    YamlNode& zero = distribution->at_or_add("zero", named.loc);
-    zero.kind = YamlNode::Kind::kScalar;
-    zero.text = "3";
-  }
+  if (preset != nullptr && preset->shards_weights)
+    set_zero(*distribution, named, diagnostics);
 }
 
 }  // namespace meshtrain

@@ -228,7 +228,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   warn_unused(out.root, main_file, in_files, in_all, unused);
   const std::string first_file = options.files.empty() ? std::string() : options.files[0];
   Expressions expressions(out.root, diagnostics, first_file, options.weights);
-  Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
+  Expansion expansion = expand_blocks(out.root, expressions, diagnostics, options.most_times);
   bind_rate_expressions(out.root, expressions, diagnostics);
   expressions.evaluate(out.root);
   expand_layout_preset(out.root, diagnostics);
@@ -256,8 +256,34 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   return out;
 }
 
+std::vector<std::string> given_overrides(const LoadOptions& options) {
+  std::vector<std::string> out = options.overrides;
+  for (const auto& [key, value] : options.flags) {
+    out.push_back(key + "=" + value);
+  }
+  return out;
+}
+
 Config load_config(const LoadOptions& options) {
   return resolve_config(options).config;
+}
+
+LoadOptions on_mesh(LoadOptions options, const std::vector<int64_t>& shape,
+                    const std::vector<std::string>& axis_names) {
+  const std::string mesh = "distribution.device_mesh.";
+  for (size_t i = options.flags.size(); i-- > 0;) {
+    if (options.flags[i].first == mesh + "shape") {
+      options.flags.erase(options.flags.begin() + static_cast<long>(i));
+      options.flag_names.erase(options.flag_names.begin() + static_cast<long>(i));
+    }
+  }
+  std::vector<std::string> names;
+  for (const std::string& name : axis_names) {
+    names.push_back(fmt::format("\"{}\"", name));
+  }
+  options.overrides.push_back(fmt::format("{}shape=[{}]", mesh, fmt::join(shape, ", ")));
+  options.overrides.push_back(fmt::format("{}axis_names=[{}]", mesh, join(names, ", ")));
+  return options;
 }
 
 }  // namespace meshtrain

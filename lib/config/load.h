@@ -24,11 +24,19 @@ struct LoadOptions {
   std::string profile;
   std::string weights;  // sizes of vocabularies are those that these were trained with; "": none
   std::vector<std::string> sections;  // only these of the root are read; empty: all
+  int64_t most_times = 0;             // of a Repeat, for estimates; 0: as many as it says
   bool require_data = true;  // false for subcommands that need only the model (plan, summary)
 };
 
+// "fit.epochs=2": overrides and flags, in this order.
+std::vector<std::string> given_overrides(const LoadOptions& options);
+
 // Throws ConfigError with every problem found.
 Config load_config(const LoadOptions& options);
+
+// Sets the mesh, whatever the files, words and flags say. Presets of layouts become rules for it.
+LoadOptions on_mesh(LoadOptions options, const std::vector<int64_t>& shape,
+                    const std::vector<std::string>& axis_names);
 
 // The merged config as YAML. Each line ends with its origin ("# mlp.yaml:12", "# --mesh",
 // "# default") when `with_origin`.

@@ -154,6 +154,9 @@ constexpr OtherWord kOtherWords[] = {
      "{...}}}}`; a pattern matches whole paths of weights"},
     {"embeddim",
      "write `key_dim` of `MultiHeadAttention`, the size of one head: embed_dim / num_heads"},
+    {"initialstate lstm.call gru.call simplernn.call rnn.call bidirectional.call convlstm1d.call "
+     "convlstm2d.call convlstm3d.call",
+     "initial states are further inputs: `inputs: [sequence, h]`, of LSTM `[sequence, h, c]`"},
     {"hiddensize", "write `units` of the layer"},
     {"numlayers",
      "write one layer after the other; all but the last have `return_sequences: true`"},
@@ -195,6 +198,15 @@ constexpr OtherWord kOtherWords[] = {
      "write `distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model]}}`"},
     {"distributeddataparallel ddp dataparallel", "write `distribution: {type: DataParallel}`"},
     {"fsdp fullyshardeddataparallel fullyshard", "write `distribution: {zero: 3}`"},
+    {"distribution.strategy",
+     "write `type: DataParallel`, or `type: ModelParallel` with a `layout_map`"},
+    {"distribution.zerostage zerostage", "write `zero` of `distribution`: 0, 1, 2 or 3"},
+    {"distribution.tensorparallel tensorparallel tensorparallelsize tensormodelparallelsize tpsize",
+     "write `distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model]}, layout_map: "
+     "megatron}`"},
+    {"distribution.pipeline pipelineparallel pipelineparallelsize pipelinemodelparallelsize",
+     "there are no pipeline stages: `layout_map: megatron` splits layers, and `zero: 3` splits "
+     "weights"},
     {"zeroredundancyoptimizer", "write `distribution: {zero: 1}`"},
     {"colwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [null, model]}}`"},
     {"rowwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [model, null]}}`"},
@@ -239,6 +251,26 @@ std::string instead_of(Category category, std::string_view spelled) {
         return fmt::format("write `Activation: {}`", activation.name);
       }
     }
+  }
+  return "";
+}
+
+std::string instead_of_key(std::string_view section, std::string_view key) {
+  const std::string here = instead_of_word(fmt::format("{}.{}", section, key));
+  return here.empty() ? instead_of_word(key) : here;
+}
+
+std::string instead_of_section(std::string_view section, std::string_view text) {
+  const bool has_sizes = text.find_first_of("0123456789") == 0;
+  if (section == "distribution" && has_sizes) {
+    return fmt::format("write `distribution: {{device_mesh: {{shape: {}}}}}`", text);
+  }
+  if (section == "distribution") {
+    return fmt::format("write `distribution: {{type: {}}}`",
+                       bare(text) == "modelparallel" ? "ModelParallel" : "DataParallel");
+  }
+  if (section == "distribution.device_mesh") {
+    return fmt::format("write `device_mesh: {{shape: {}}}`", has_sizes ? text : "2x2");
   }
   return "";
 }

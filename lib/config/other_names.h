@@ -16,6 +16,12 @@ std::string instead_of(Category category, std::string_view spelled);
 // known.
 std::string instead_of_word(std::string_view spelled);
 
+// The same for a key within a section: a word may mean something else elsewhere.
+std::string instead_of_key(std::string_view section, std::string_view key);
+// What to write for a text in the place of a section's keys, as `distribution: DataParallel`; ""
+// when nothing is known.
+std::string instead_of_section(std::string_view section, std::string_view text);
+
 // What to write for a dtype policy such as `fp16`; "" when nothing is known.
 std::string instead_of_policy(std::string_view spelled);
 

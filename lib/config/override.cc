@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/layer_names.h"
 #include "config/object_form.h"
+#include "config/other_names.h"
 #include "config/path.h"
 #include "config/scalars.h"
 #include "config/source.h"
@@ -85,9 +86,9 @@ class Applier {
 
   std::string so_far(size_t i) const { return join(std::span(parts_).first(i), "."); }
 
-  // `elsewhere`: the key that it is in another section.
+  // `elsewhere`: the key that it is in another section. `other`: what to write for it; may be "".
   void unknown(size_t i, const std::string& where, const std::optional<std::string>& elsewhere,
-               const std::vector<std::string>& names) {
+               const std::vector<std::string>& names, const std::string& other = "") {
     Diagnostic& d = diagnostics_.error("E111", change_.path_loc,
                                        fmt::format("unknown key `{}` in {}", parts_[i], where));
     if (elsewhere) {
@@ -95,6 +96,8 @@ class Applier {
       if (parts_[i] == "mesh") {
         d.help("as a flag: --mesh 2x4");
       }
+    } else if (!other.empty()) {
+      d.help(other);
     } else {
       suggest(d, parts_[i], names);
     }
@@ -108,7 +111,8 @@ class Applier {
     const Spec* field = section.find(parts_[i]);
     if (field == nullptr) {
       unknown(i, section.path.empty() ? "the top level" : fmt::format("`{}`", section.path),
-              section_with_key(parts_[i]), section.names());
+              section_with_key(parts_[i]), section.names(),
+              instead_of_key(section.path, parts_[i]));
       return;
     }
     at_child(node, *field, i);

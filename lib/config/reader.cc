@@ -72,6 +72,15 @@ bool Reader::is_python_none(const YamlNode& node) {
   return true;
 }
 
+namespace {
+
+// "`distribution`" without its quotes.
+std::string_view plain_owner(std::string_view owner) {
+  return owner.size() > 2 && owner.front() == '`' ? owner.substr(1, owner.size() - 2) : owner;
+}
+
+}  // namespace
+
 Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
                                 const std::vector<std::string>& names) {
   Diagnostic& d =
@@ -79,7 +88,7 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
                                      child.key, is_class ? "of" : "in", owner));
   const auto elsewhere = is_class ? std::nullopt : section_with_key(child.key);
-  const std::string other = instead_of_word(child.key);
+  const std::string other = instead_of_key(plain_owner(owner), child.key);
   if (elsewhere) {
     d.help(fmt::format("there is `{}`", *elsewhere));
   } else if (!other.empty()) {
@@ -414,8 +423,12 @@ ConfigValue Reader::section(const YamlNode* node, const Section& section, const 
   const bool is_given = node != nullptr && !node->is_null();
   ConfigValue out{ConfigValue::Dict{}, is_given ? node->loc : parent, !is_given};
   if (is_given && !node->is_map()) {
-    diagnostics_.error("E112", node->loc,
-                       fmt::format("{} must be a map of keys, not {}", owner, kind_name(*node)));
+    Diagnostic& d = diagnostics_.error(
+        "E112", node->loc,
+        fmt::format("{} must be a map of keys, not {}", owner, kind_name(*node)));
+    if (const std::string other = instead_of_section(section.path, node->text); !other.empty()) {
+      d.help(other);
+    }
     node = nullptr;
   }
   std::vector<const YamlNode*> given(section.fields.size(), nullptr);

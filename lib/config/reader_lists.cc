@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/other_names.h"
 #include "config/reader.h"
 #include "config/scalars.h"
 #include "config/split.h"
@@ -227,6 +228,15 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
   ConfigValue::Dict dict;
   for (const YamlNode& child : node.children) {
     const bool is_nested = spec.allows_nested && child.is_list();
+    if (child.is_list() && !is_nested) {
+      Diagnostic& d = wrong("E112", child.loc, spec, owner,
+                            fmt::format("takes one name for `{}`, not a list", child.key));
+      if (const std::string help = instead_of_key(owner, child.key); !help.empty()) {
+        d.help(help);
+      }
+      dict.emplace_back(child.key, make_value(std::string(), child.loc));
+      continue;
+    }
     dict.emplace_back(child.key, is_nested
                                      ? texts(child, entry_of(spec, ValueKind::kTextList), owner)
                                      : read(child));

@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/cells.h"
 #include "config/other_names.h"
 #include "config/reader.h"
 #include "config/scalars.h"
@@ -129,7 +130,11 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
     if (object.args.find(arg.name) != object.args.end()) {
       continue;
     }
-    if (arg.is_required) {
+    if (arg.is_required && context_.starts_with("`cell` of ") && !is_cell_class(spec.name)) {
+      diagnostics_
+          .error("E112", object.loc, fmt::format("{} is {}, which is no cell", context_, spec.name))
+          .help("write SimpleRNNCell, LSTMCell or GRUCell, or a list of them");
+    } else if (arg.is_required) {
       diagnostics_.error("E112", object.loc,
                          fmt::format("{} needs `{}`: {}", owner, arg.name, arg.help));
     }

@@ -24,6 +24,11 @@ struct SourceOptions : ClassOptions {
   Located<std::optional<OwnTarget>> own_target;  // `y: x`; not of sources with an own `y`
 };
 
+inline Spec own_target_arg() {
+  return key("y", &SourceOptions::own_target,
+             "x: the targets are the samples, after data.transform (an autoencoder)");
+}
+
 template <class S, class Check = std::nullptr_t>
 ClassSpec source_of(std::string name, std::string help, std::vector<Spec> args, Check check = {}) {
   args.push_back(key("slice", &SourceOptions::slice, "part of the samples: \"[a:b]\"")
@@ -33,8 +38,7 @@ ClassSpec source_of(std::string name, std::string help, std::vector<Spec> args, 
     return std::any_of(args.begin(), args.end(), [&](const Spec& arg) { return arg.name == key; });
   };
   if (!has("y") && !has("target")) {
-    args.push_back(key("y", &SourceOptions::own_target,
-                       "x: the targets are the samples, after data.transform (an autoencoder)"));
+    args.push_back(own_target_arg());
   }
   return class_of<S>(std::move(name), std::move(help), std::move(args), check);
 }
@@ -103,9 +107,14 @@ inline ClassSpec idx_source() {
 
 // Samples that are windows over rows in the order of time; without `sequence_length`, single rows.
 // Source: Keras' keras.utils.timeseries_dataset_from_array, which has no horizon.
+enum class SeriesTarget : uint8_t { kSequence };
+constexpr auto words(SeriesTarget) {
+  return word_list("sequence");
+}
 struct SeriesOptions : SourceOptions {
   std::optional<int64_t> sequence_length;
   Located<std::optional<int64_t>> sequence_stride, sampling_rate, horizon, target_length;
+  Located<std::optional<SeriesTarget>> target;
 
   // Rows from the first one of a window to its last one.
   int64_t span() const;
@@ -190,6 +199,7 @@ struct CsvOptions : SeriesOptions {
   std::string dtype = "float32";
   Located<std::string> missing{"error", {}};
   std::optional<std::vector<std::string>> missing_texts;
+  Located<std::string> group;
 };
 void check_csv(const CsvOptions& source, const ClassScope& scope);
 // Whether a transform is one of columns, else of whole inputs.
@@ -244,11 +254,17 @@ inline ClassSpec csv_source() {
                .one_of({".", ","}),
            key("dtype", &S::dtype, "of the numbers; float64 where that is the `dtype_policy`")
                .one_of({"float32", "float64", "int32"}),
-           key("missing", &S::missing, "what missing features become: error, mean, or a number")
-               .takes("error, mean or a number"),
+           key("missing", &S::missing,
+               "what missing features become: error, mean, previous (the value before in the "
+               "column), or a number")
+               .takes("error, mean, previous or a number"),
            key("missing_texts", &S::missing_texts,
                "what means missing, beside an empty field; NA, nan, null, ? and the like when "
-               "null")}),
+               "null"),
+           key("group", &S::group,
+               "column that tells several series apart: windows, and `missing: previous`, stay "
+               "within the rows of one value"),
+           own_target_arg()}),
       check_csv);
   spec.is_read_like_training = true;
   spec.learns = [](const ConfigObject&) { return true; };

@@ -251,7 +251,7 @@ RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
 }
 
 RowsPtr check_finite(RowsPtr rows, bool is_for_float64, const std::string& name,
-                     const std::string& owner, const SourceLoc& loc) {
+                     const std::string& owner, const SourceLoc& loc, const char* sample) {
   const DType dtype = rows->dtype();
   if (dtype != DType::kFloat16 && dtype != DType::kBFloat16 && dtype != DType::kFloat32 &&
       dtype != DType::kFloat64) {
@@ -267,7 +267,7 @@ RowsPtr check_finite(RowsPtr rows, bool is_for_float64, const std::string& name,
     const double value = block.at(index);
     throw ConfigError(
         "E315", loc,
-        fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
+        fmt::format("{}: `{}`: {} {}{} is {}", owner, name, sample, row(index / features),
                     features == 1 ? "" : fmt::format(" feature {}", index % features),
                     std::isfinite(value) ? format_shortest(value) + ", infinite as float32"
                     : std::isnan(value)  ? "NaN"

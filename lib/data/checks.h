@@ -39,9 +39,10 @@ RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
                        const std::string& name, const SourceLoc& loc);
 
 // NaN and infinity, and float64 that float32 cannot hold where the model computes in that:
-// ConfigError E315 for the first one; `owner` is the dataset's description.
+// ConfigError E315 for the first one; `owner` is the dataset's description, `sample` the word for a
+// row.
 RowsPtr check_finite(RowsPtr rows, bool is_for_float64, const std::string& name,
-                     const std::string& owner, const SourceLoc& loc);
+                     const std::string& owner, const SourceLoc& loc, const char* sample = "sample");
 
 // Index of the first NaN or infinity, -1 when all are finite. About memory speed.
 int64_t first_nonfinite(const HostTensor& tensor);

@@ -7,6 +7,7 @@
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "config/flow.h"
 
 namespace meshtrain {
 namespace {
@@ -81,6 +82,24 @@ CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
   return out;
 }
 
+// Throws E310: all columns are labels, or of another use.
+[[noreturn]] void refuse_no_features(const CsvLayout& layout, const CsvHeader& header) {
+  ConfigError problem(
+      "E310", {},
+      fmt::format("`{}` has no column left for features: {}", header.file, list_of(header.names)));
+  std::vector<std::string> labels;
+  for (const CsvLayout::Array& array : layout.targets) {
+    for (const size_t column : array.columns) {
+      labels.push_back(yaml_text(header.names[column]));
+    }
+  }
+  if (!labels.empty()) {
+    problem.help(fmt::format("in a series `features: [{}]` makes the label a feature, too",
+                             join(labels, ", ")));
+  }
+  throw problem;
+}
+
 // "x": the columns of the training data, or all that are nothing else.
 CsvLayout::Array other_columns(CsvLayout& layout, const CsvLearned* learned,
                                const CsvHeader& header) {
@@ -94,6 +113,9 @@ CsvLayout::Array other_columns(CsvLayout& layout, const CsvLearned* learned,
     return out;
   }
   std::vector<bool> is_used(names.size());
+  if (layout.group) {
+    is_used[*layout.group] = true;
+  }
   for (const auto* arrays : {&layout.targets, &layout.weights}) {
     for (const CsvLayout::Array& array : *arrays) {
       for (const size_t column : array.columns) {
@@ -107,9 +129,7 @@ CsvLayout::Array other_columns(CsvLayout& layout, const CsvLearned* learned,
     }
   }
   if (out.columns.empty()) {
-    throw ConfigError(
-        "E310", {},
-        fmt::format("`{}` has no column for features: {}", header.file, list_of(names)));
+    refuse_no_features(layout, header);
   }
   return out;
 }
@@ -252,6 +272,9 @@ CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
   }
   for (const ConfigObject* transform : settings.preprocessing) {
     layout.preprocessing.push_back(preprocessing_layout(*transform, find));
+  }
+  if (settings.group) {
+    layout.group = find("group", *settings.group);
   }
   if (layout.inputs.empty()) {
     layout.inputs.push_back(other_columns(layout, learned, header));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ struct CsvLayout {
   };
   std::vector<Array> inputs, targets, weights;  // at most one of weights
   std::vector<size_t> one_hot, dates;           // in the order of the settings
+  std::optional<size_t> group;
   // Of each of the settings' preprocessing: the columns that it reads, and the one that it makes.
   std::vector<std::pair<std::vector<size_t>, size_t>> preprocessing;
   std::vector<std::string> known_as;  // each column's name in the training data, or its own

@@ -29,15 +29,19 @@ struct CsvFaults {
   Kind no_date{"E310",
                "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
                "`date_format: \"%d.%m.%Y\"`"};
-  Kind missing{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
+  Kind missing{
+      "E311",
+      "`missing: mean`, in a series `missing: previous`, or a number such as `missing: 0`, "
+      "fills in numbers"};
   Kind missing_text{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
   Kind missing_token{
       "E311",
       "`mask_token: \"[MASK]\"` of a lookup, or `mask_value` of `Hashing`, stands for "
       "missing values"};
   Kind missing_label{"E311",
-                     "nothing fills in labels or weights: leave such rows out of the file, or in a "
-                     "series write a value between their neighbours"};
+                     "nothing fills in labels or weights: leave such rows out of the file; in a "
+                     "series `missing: previous` fills a label that is a feature, too"};
+  Kind missing_group{"E311", "`group` needs a value in each row: leave such rows out of the file"};
   Kind infinite{
       "E311",
       "`missing_texts` lists such texts as the file has them; `missing: mean` replaces them"};
@@ -49,8 +53,9 @@ struct CsvFaults {
   // Throws ConfigError with all kinds of which there is one.
   void report() const {
     Diagnostics problems;
-    for (const Kind* kind : {&not_number, &no_file, &no_date, &missing, &missing_text,
-                             &missing_token, &missing_label, &infinite, &unknown, &unknown_label}) {
+    for (const Kind* kind :
+         {&not_number, &no_file, &no_date, &missing, &missing_text, &missing_token, &missing_label,
+          &missing_group, &infinite, &unknown, &unknown_label}) {
       if (kind->count > 0) {
         const std::string more = kind->count > 1 ? fmt::format(" (and {} more such fields)",
                                                                format_thousands(kind->count - 1))

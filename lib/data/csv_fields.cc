@@ -14,11 +14,26 @@ constexpr size_t kMaxCategories = 100000;
 
 }  // namespace
 
-void CsvTableReader::Rows::store(CsvBlocks& blocks, const Slot& slot, std::string_view field) {
+void CsvTableReader::Rows::store(CsvBlocks& blocks, Slot& slot, std::string_view field) {
+  const int64_t faults = slot.takes_previous ? faults_.missing.count : 0;
   const double value = slot.categories ? category(slot, field)
                        : slot.part     ? date(slot, field)
                                        : number(slot, field);
+  if (slot.takes_previous && faults_.missing.count == faults) {
+    slot.previous[group_] = value;
+  }
   store_number(blocks, slot, value);
+}
+
+// The group of this row.
+void CsvTableReader::Rows::take_group(std::string_view field) {
+  const std::string_view text = trim(field);
+  if (is_missing(text)) {
+    fault(faults_.missing_group, {.field = *layout_.group},
+          text.empty() ? "is empty" : fmt::format("is `{}`", text));
+  }
+  group_ = group_texts_.id(text);
+  groups_.push_back(group_);
 }
 
 void CsvTableReader::Rows::store_number(CsvBlocks& blocks, const Slot& slot, double value) {
@@ -48,6 +63,13 @@ void CsvTableReader::Rows::take_text(size_t column, CsvPreprocessed& to,
     problem = transform.problem(text);
     is_absent = false;
   }
+  const bool takes_previous = settings_.missing == CsvSettings::Missing::kPrevious;
+  if (const auto last = previous_texts_.find({column, group_});
+      is_absent && takes_previous && last != previous_texts_.end()) {
+    text = last->second;
+    problem.clear();
+    is_absent = false;
+  }
   if (is_absent || !problem.empty()) {
     CsvFaults::Kind& kind = transform.reads_files() ? faults_.no_file
                             : !is_absent            ? faults_.not_number
@@ -57,6 +79,8 @@ void CsvTableReader::Rows::take_text(size_t column, CsvPreprocessed& to,
           !is_absent || transform.reads_files() ? problem
           : text.empty()                        ? "is empty"
                                                 : fmt::format("is `{}`", text));
+  } else if (takes_previous) {
+    previous_texts_[{column, group_}] = text;
   }
   to.add(std::move(text));
 }
@@ -102,7 +126,21 @@ double CsvTableReader::Rows::missing_fault(CsvFaults::Kind& kind, const Slot& sl
                text.empty() ? "is empty" : fmt::format("is `{}`", text));
 }
 
+double CsvTableReader::Rows::previous(const Slot& slot, std::string_view field) {
+  const auto last = slot.previous.find(group_);
+  if (last != slot.previous.end()) {
+    return last->second;
+  }
+  const std::string_view text = trim(field);
+  return fault(faults_.missing, slot,
+               fmt::format("{}, and no row before it has a value",
+                           text.empty() ? "is empty" : fmt::format("is `{}`", text)));
+}
+
 double CsvTableReader::Rows::missing(const Slot& slot, std::string_view field) {
+  if (slot.takes_previous) {
+    return previous(slot, field);
+  }
   if (!slot.is_feature || settings_.missing == CsvSettings::Missing::kError) {
     return missing_fault(faults_.missing, slot, field);
   }
@@ -158,7 +196,9 @@ double CsvTableReader::Rows::category(const Slot& slot, std::string_view field) 
       is_missing(text) && (slot.categories->is_open() || slot.categories->find(text) < 0);
   if (is_absent) {
     const int id = token_id(slot, settings_.mask_token);
-    return id < 0 ? missing_fault(faults_.missing_text, slot, field) : id;
+    return id >= 0               ? id
+           : slot.takes_previous ? previous(slot, field)
+                                 : missing_fault(faults_.missing_text, slot, field);
   }
   int id = slot.categories->find(text);
   id = id < 0 ? same_number(*slot.categories, text) : id;

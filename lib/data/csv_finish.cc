@@ -185,6 +185,7 @@ void CsvTableReader::Rows::learn_tables(std::span<const int64_t> rows,
 CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
   faults_.report();
   CsvTable table;
+  table.groups = std::move(groups_);
   table.learned.has_header = has_header_;
   table.learned.columns = layout_.written;
   learn_tables(mean_rows, table.learned.tables);

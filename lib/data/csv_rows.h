@@ -37,6 +37,8 @@ class CsvTableReader::Rows {
     bool is_one_hot = false;
     std::optional<DatePart> part = std::nullopt;
     const CsvPreprocessed* preprocessed = nullptr;
+    bool takes_previous = false;          // for a missing value, the one before
+    std::map<int, double> previous = {};  // the last value of each group
   };
   struct Array {
     const CsvLayout::Array* layout;
@@ -50,6 +52,7 @@ class CsvTableReader::Rows {
   bool has_asked_name(std::span<const std::string_view> fields) const;
   bool has_known_name(std::span<const std::string_view> fields) const;
   void take_columns(std::vector<std::string> names);
+  bool has_feature(size_t column) const;
   void make_arrays(std::span<const std::string_view> first_row);
   void add_array(const CsvLayout::Array& layout, bool is_feature, bool is_weight,
                  std::span<const std::string_view> first_row);
@@ -59,7 +62,7 @@ class CsvTableReader::Rows {
   void take_row(std::span<const std::string_view> fields, int64_t row, int64_t line);
 
   // csv_fields.cc
-  void store(CsvBlocks& blocks, const Slot& slot, std::string_view field);
+  void store(CsvBlocks& blocks, Slot& slot, std::string_view field);
   static void store_number(CsvBlocks& blocks, const Slot& slot, double value);
   // A value of a preprocessed column, which must be one that its transform can take.
   void take_text(size_t column, CsvPreprocessed& to, std::span<const std::string_view> fields);
@@ -68,6 +71,9 @@ class CsvTableReader::Rows {
   double date(const Slot& slot, std::string_view field);
   double missing_fault(CsvFaults::Kind& kind, const Slot& slot, std::string_view field);
   double missing(const Slot& slot, std::string_view field);
+  // The value before a missing one in its group; without one it is a fault.
+  double previous(const Slot& slot, std::string_view field);
+  void take_group(std::string_view field);
   // `value`, which its array must be able to hold.
   double fitting(const Slot& slot, std::string_view field, double value);
   double category(const Slot& slot, std::string_view field);
@@ -104,6 +110,10 @@ class CsvTableReader::Rows {
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
   size_t num_fields_ = 0;                           // of a row of the file
   std::map<size_t, CsvPreprocessed> preprocessed_;  // by column
+  CsvCategories group_texts_{{}, true};
+  std::vector<int> groups_;  // of each row, where the layout has a group
+  int group_ = 0;            // of this row
+  std::map<std::pair<size_t, int>, std::string> previous_texts_;  // by column and group
   CsvFaults faults_;
 };
 

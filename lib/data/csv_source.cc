@@ -61,6 +61,9 @@ CsvSettings settings_of(const CsvOptions& source) {
   if (!source.sample_weight->empty()) {
     settings.weight = {source.sample_weight, source.sample_weight.loc};
   }
+  if (!source.group->empty()) {
+    settings.group = {source.group, source.group.loc};
+  }
   if (!source.categorical.is_null()) {
     settings.categorical = array_of("", source.categorical).columns;
   }
@@ -89,6 +92,8 @@ CsvSettings settings_of(const CsvOptions& source) {
   const std::string& missing = source.missing.value;
   if (missing == "mean") {
     settings.missing = CsvSettings::Missing::kMean;
+  } else if (missing == "previous") {
+    settings.missing = CsvSettings::Missing::kPrevious;
   } else if (missing != "error") {
     settings.missing = CsvSettings::Missing::kValue;
     settings.missing_value = try_number(missing).value();
@@ -164,6 +169,9 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
   add_inputs(table, dataset);
   for (NamedTensor& target : table.targets) {
     dataset.targets.push_back({target.name, take_rows(table, target), table.columns[target.name]});
+  }
+  if (!table.groups.empty()) {
+    dataset.groups = std::make_shared<std::vector<int>>(std::move(table.groups));
   }
   if (table.weight) {
     dataset.sample_weight = make_rows(std::move(*table.weight));

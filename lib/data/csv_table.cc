@@ -23,6 +23,11 @@ CsvTableReader::Rows::Rows(const CsvSettings& settings, const CsvLearned* learne
         const std::optional<double> number = parse_decimal(text, settings.decimal);
         return number && !std::isnan(*number);
       });
+  if (settings.missing == CsvSettings::Missing::kPrevious) {
+    faults_.missing.help =
+        "`missing: previous` takes the value before in the column, and there is none: leave such "
+        "rows out of the file, or write values into them";
+  }
   if (settings.missing_texts != CsvSettings().missing_texts) {
     faults_.not_number.help =
         "`missing_texts` lists all texts that mean missing, NA and the like too";
@@ -77,7 +82,8 @@ bool CsvTableReader::Rows::has_asked_name(std::span<const std::string_view> fiel
       return std::any_of(array.columns.begin(), array.columns.end(), stands_here);
     });
   };
-  return has_one(settings_.inputs) || has_one(settings_.targets);
+  return has_one(settings_.inputs) || has_one(settings_.targets) ||
+         (settings_.group && stands_here(*settings_.group));
 }
 
 bool CsvTableReader::Rows::has_known_name(std::span<const std::string_view> fields) const {
@@ -122,6 +128,9 @@ void CsvTableReader::Rows::take_row(std::span<const std::string_view> fields, in
                                     int64_t line) {
   row_ = row;
   line_ = line;
+  if (layout_.group) {
+    take_group(fields[*layout_.group]);
+  }
   for (auto& [column, each] : preprocessed_) {
     take_text(column, each, fields);
   }
@@ -129,7 +138,7 @@ void CsvTableReader::Rows::take_row(std::span<const std::string_view> fields, in
     array.blocks.add_row();
   }
   for (Array& array : arrays_) {
-    for (const Slot& slot : array.slots) {
+    for (Slot& slot : array.slots) {
       if (slot.preprocessed != nullptr) {
         store_number(array.blocks, slot, 0);  // finish() writes it
       } else {
@@ -211,6 +220,14 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
   return is_named || is_text ? add(with_tokens({}, is_label), true) : nullptr;
 }
 
+// Whether one of the arrays so far has features of this column.
+bool CsvTableReader::Rows::has_feature(size_t column) const {
+  return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) {
+    return std::any_of(array.slots.begin(), array.slots.end(),
+                       [&](const Slot& slot) { return slot.is_feature && slot.field == column; });
+  });
+}
+
 void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_feature,
                                      bool is_weight, std::span<const std::string_view> first_row) {
   bool are_ids = true, is_one_hot = false;
@@ -219,6 +236,8 @@ void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_fea
     slot.array = arrays_.size();
     slot.position = slots.size();
     slot.is_feature = is_feature;
+    slot.takes_previous = settings_.missing == CsvSettings::Missing::kPrevious &&
+                          (is_feature || (!is_weight && has_feature(slot.field)));
     slots.push_back(slot);
   };
   for (const size_t column : layout.columns) {

@@ -33,13 +33,13 @@ struct CsvSettings {
   // auto: the first row of the training data's first file, when none of its fields is a number;
   // who opens the file may know more (has_numbers_in_header)
   using Header = CsvHeaderMode;
-  enum class Missing { kError, kMean, kValue };
+  enum class Missing { kError, kMean, kPrevious, kValue };
 
   char separator = ',', decimal = '.';
   Header header = Header::kAuto;
   std::vector<CsvArray> inputs;  // empty: "x", of all columns that are nothing else
   std::vector<CsvArray> targets;
-  std::optional<CsvColumn> weight;
+  std::optional<CsvColumn> weight, group;
   std::vector<CsvColumn> categorical;  // their texts become ids; so do labels that are no numbers
   std::vector<std::pair<CsvColumn, std::vector<std::string>>>
       vocabularies;                   // texts in order of ids
@@ -51,7 +51,9 @@ struct CsvSettings {
   std::string base_dir;                            // of files that these name
   int64_t max_rows = 0;                            // of each file; 0: all
   DType dtype = DType::kFloat32;                   // of numbers: float32, float64 or int32
-  Missing missing = Missing::kError;  // of features; labels and weights are never missing
+  // Of features; labels and weights are never missing. kPrevious is also of labels that are
+  // features, too.
+  Missing missing = Missing::kError;
   double missing_value = 0;
   std::set<std::string, std::less<>> missing_texts = {"NA",   "N/A",  "n/a",  "NaN", "nan",
                                                       "NULL", "null", "None", "?"};
@@ -83,6 +85,7 @@ struct CsvTable {
   // Of inputs of one padded column (ColumnTransform): how many ids of each row are no padding.
   std::map<std::string, std::vector<int32_t>> id_counts;
   std::optional<HostTensor> weight;       // (rows,) float32
+  std::vector<int> groups;                // of each row, where settings.group names a column
   std::map<std::string, CsvFiles> files;  // instead of the array's numbers
   CsvLearned learned;
 };

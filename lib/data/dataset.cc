@@ -51,11 +51,12 @@ void check_lengths(Dataset& dataset) {
   }
 }
 
-void check_all_finite(Dataset& dataset, bool is_for_float64) {
+void check_all_finite(Dataset& dataset, bool is_for_float64, const char* sample) {
   Diagnostics findings;
   for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
     try {
-      rows = check_finite(std::move(rows), is_for_float64, name, dataset.description, dataset.loc);
+      rows = check_finite(std::move(rows), is_for_float64, name, dataset.description, dataset.loc,
+                          sample);
     } catch (const ConfigError& error) {
       findings.append(error.diagnostics());
     }
@@ -97,11 +98,20 @@ bool has_own_targets(const ConfigObject& source) {
 
 SeriesOptions checked_series(const ConfigObject& source) {
   SeriesOptions series = series_options(source);
-  if (series.target_length.value && !series.horizon.value && has_own_targets(source)) {
+  if (series.horizon.value || !has_own_targets(source)) {
+    return series;
+  }
+  if (series.target_length.value) {
     throw ConfigError("E113", series.target_length.loc,
                       "`target_length` beside `y: x` needs a `horizon`: without one the window is "
                       "its own target")
         .help("`horizon: 1` makes the rows behind the window the target");
+  }
+  if (series.target.value) {
+    throw ConfigError("E113", series.target.loc,
+                      "`target: sequence` beside `y: x` needs a `horizon`: without one the window "
+                      "is its own target")
+        .help("`horizon: 1` makes the row behind each step its target");
   }
   return series;
 }
@@ -159,10 +169,10 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
     rows = limits.beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
   });
-  if (data.nonfinite != Nonfinite::kAllow) {
-    check_all_finite(dataset, data.is_for_float64);
-  }
   const SeriesOptions series = checked_series(source);
+  if (data.nonfinite != Nonfinite::kAllow) {
+    check_all_finite(dataset, data.is_for_float64, series.sequence_length ? "row" : "sample");
+  }
   const bool forecasts_itself = series.sequence_length && series.horizon.value;
   if (forecasts_itself) {  // `y: x` means later rows, not the window itself
     take_own_targets(source, dataset);

@@ -54,6 +54,8 @@ struct Dataset {
   LearnedPtr learned;  // values used for reading; null when its source learns nothing
   // The file of each sample, where each has one of its own (image_folder); else null.
   std::shared_ptr<const std::vector<std::string>> files;
+  // The series of each row, where a source has several; null otherwise, and once there are windows.
+  std::shared_ptr<const std::vector<int>> groups;
   std::vector<std::string> skipped;  // the problem of each bad record that was left out
   bool is_sliced = false;            // the source applied its `slice`, which is not one of samples
   SourceLoc loc;                     // of the source in the config

@@ -204,6 +204,21 @@ int64_t largest_class(const ColumnProfile& label) {
   return label.frequent.empty() ? 0 : label.frequent.front().second;
 }
 
+// What a forecast takes instead of a random split, where the rows are in the order of dates.
+std::string order_hint(const TableProfile& table) {
+  const auto date = std::find_if(table.columns.begin(), table.columns.end(),
+                                 [](const ColumnProfile& column) { return column.is_ascending; });
+  if (date == table.columns.end()) {
+    return "";
+  }
+  return fmt::format(
+      "  # The rows are in the order of `{}`. A forecast takes windows of rows, and validates on\n"
+      "  # later ones: write `sequence_length: 24` and `slice: \"[:80%]\"` above, and instead of "
+      "`split`\n"
+      "  # `validation: {{source: csv, path: ..., slice: \"[80%:]\"}}`.\n",
+      shown_text(date->name));
+}
+
 std::string data_section(const std::string& path, const TableProfile& table, size_t label,
                          const Draft& draft, const std::vector<InputDraft>& inputs) {
   const ColumnProfile& target = table.columns[label];
@@ -262,7 +277,8 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
     out += "    decimal: \",\"\n";
   }
   out += fmt::format("    header: {}\n", table.has_header);
-  return out + draft_split(table.rows, has_classes ? largest_class(target) : 0);
+  const std::string split = draft_split(table.rows, has_classes ? largest_class(target) : 0);
+  return out + (split.empty() ? "" : order_hint(table)) + split;
 }
 
 std::string model_section(const TableProfile& table, const ColumnProfile& target,

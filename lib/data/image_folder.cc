@@ -105,10 +105,6 @@ void add_masks(FolderListing& listing, const ImageFolderOptions& source,
           "masks/*_mask.png`");
 }
 
-std::string counted(int64_t count, const std::string& what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceContext& context) {

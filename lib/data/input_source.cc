@@ -274,6 +274,20 @@ ConfigObject source_of_kind(Content content, const std::string& absolute, const 
   return source;
 }
 
+// Whether the samples of a file have as many dimensions as the model takes: windows, not rows.
+bool holds_windows(const ConfigObject& source, const Config& config) {
+  const Dataset dataset = read_source(source, config.data.base_dir, nullptr, {.beginning = true});
+  const Dataset::Array& array = dataset.inputs[0];
+  for (const LayerConfig& layer : config.model.layers) {
+    const bool is_input = layer.object.class_name == "Input" &&
+                          (dataset.inputs.size() == 1 || layer.name.value == array.name);
+    if (is_input && layer.object.arg("shape").is_list()) {
+      return array.rows->shape().size() == layer.object.arg("shape").list().size() + 1;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 ConfigObject input_source(const std::string& path, const Config& config) {
@@ -290,7 +304,8 @@ ConfigObject input_source(const std::string& path, const Config& config) {
     return images_for(config.model, absolute);
   }
   ConfigObject source = source_of_kind(content, absolute, config);
-  if (has_arrays && train && series_options(*train).sequence_length) {
+  if (has_arrays && train && series_options(*train).sequence_length &&
+      !holds_windows(source, config)) {
     for (const char* arg : {"sequence_length", "sequence_stride", "sampling_rate"}) {
       source.args[arg] = train->arg(arg);
     }

@@ -57,6 +57,9 @@ class SliceRows final : public Rows {
     RowsPtr rows = rows_->in_pass(pass);
     return rows ? std::make_shared<SliceRows>(std::move(rows), begin_, begin_ + size()) : nullptr;
   }
+  std::optional<RowCounts> row_counts(int64_t begin, int64_t end) const override {
+    return rows_->row_counts(begin_ + begin, begin_ + end);
+  }
 
  private:
   RowsPtr rows_;
@@ -187,6 +190,10 @@ class CastRows final : public Rows {
 };
 
 }  // namespace
+
+std::optional<RowCounts> Rows::row_counts(int64_t, int64_t) const {
+  return std::nullopt;
+}
 
 size_t Rows::row_bytes() const {
   size_t bytes = dtype_size(dtype());

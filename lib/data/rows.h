@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace meshtrain {
 
 // Rows are samples, along dimension 0; there is at least one dimension. Every read of a row returns
 // the same bytes; rows that differ between passes over the data are others in each (in_pass).
+struct RowCounts;
+
 class Rows {
  public:
   virtual ~Rows() = default;
@@ -40,6 +43,10 @@ class Rows {
   // sees the same. These are those of pass 0.
   virtual std::shared_ptr<const Rows> in_pass(int64_t) const { return nullptr; }
 
+  // Where samples are windows over rows: the rows, and how many of samples [begin, end) hold each.
+  // Nothing for other rows.
+  virtual std::optional<RowCounts> row_counts(int64_t begin, int64_t end) const;
+
   int64_t size() const { return shape()[0]; }
   size_t row_bytes() const;
   // Rows [begin, end) as a tensor.
@@ -53,6 +60,11 @@ class Rows {
 };
 
 using RowsPtr = std::shared_ptr<const Rows>;
+
+struct RowCounts {
+  RowsPtr rows;                 // (rows, ...) of samples (samples, steps, ...)
+  std::vector<int64_t> counts;  // of each row
+};
 
 // Returns the rows of a tensor in memory, which must have at least one dimension.
 RowsPtr make_rows(HostTensor tensor);

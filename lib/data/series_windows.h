@@ -7,12 +7,15 @@
 
 namespace meshtrain {
 
-// Makes windows of the rows of a dataset, as `series` says. Window i takes every sampling_rate-th
-// row from row i sequence_stride on: inputs become (windows, sequence_length, ...). Targets and
-// sample_weight are those of the row `horizon` behind the window's last one; with target_length
-// targets are (windows, target_length, ...), and sample_weight is that of the first of these rows.
-// There are as many windows as have all their rows. Of a `beginning` too short for one, the last
-// row counts again. Throws ConfigError E316 when there is none.
+// Makes windows of the rows of a dataset, as `series` says. A window takes every sampling_rate-th
+// row, and the next one begins sequence_stride rows later: inputs become (windows, sequence_length,
+// ...). Targets and sample_weight are those of the row `horizon` behind the window's last one.
+// With target_length targets are (windows, target_length, ...), and sample_weight is that of the
+// first of these rows. With `target: sequence` both have a row for each step of the window,
+// `horizon` behind it: (windows, sequence_length, ...). There are as many windows as have all their
+// rows, all of one of the dataset's groups; the windows are in the order of their first rows. Of a
+// `beginning` too short for one, the last row counts again. Throws ConfigError E316 when there is
+// none.
 void add_series_windows(const SeriesOptions& series, bool is_beginning, Dataset& dataset);
 
 }  // namespace meshtrain

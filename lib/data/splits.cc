@@ -34,11 +34,17 @@ std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if
   return std::clamp<int64_t>(value < 0 ? std::max<int64_t>(value, -size) + size : value, 0, size);
 }
 
-void cut_files(Dataset& dataset, int64_t begin, int64_t end) {
-  if (dataset.files && end - begin < std::ssize(*dataset.files)) {
-    dataset.files = std::make_shared<std::vector<std::string>>(dataset.files->begin() + begin,
-                                                               dataset.files->begin() + end);
+template <class T>
+void cut_list(std::shared_ptr<const std::vector<T>>& list, int64_t begin, int64_t end) {
+  if (list && end - begin < std::ssize(*list)) {
+    list = std::make_shared<std::vector<T>>(list->begin() + begin, list->begin() + end);
   }
+}
+
+// What is known of each sample beside the arrays.
+void cut_lists(Dataset& dataset, int64_t begin, int64_t end) {
+  cut_list(dataset.files, begin, end);
+  cut_list(dataset.groups, begin, end);
 }
 
 template <class F>
@@ -78,7 +84,7 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {
   Dataset part = dataset;
   for_each_array(part, [&](RowsPtr& rows) { rows = slice_rows(std::move(rows), begin, end); });
-  cut_files(part, begin, end);
+  cut_lists(part, begin, end);
   part.num_samples = end - begin;
   return part;
 }
@@ -89,7 +95,7 @@ Dataset cut_dataset(Dataset dataset, int64_t begin, int64_t end) {
     rows = is_copied ? make_rows(rows->read_range(begin, end))
                      : slice_rows(std::move(rows), begin, end);
   });
-  cut_files(dataset, begin, end);
+  cut_lists(dataset, begin, end);
   dataset.num_samples = end - begin;
   return dataset;
 }

@@ -52,6 +52,7 @@ class Column {
       sum_ += *number;
     } else if (numbers_ == 0 && dates_ + 1 == count_ && parse_date(text, "")) {
       ++dates_;
+      are_ascending_ = are_ascending_ && last_date_ <= text;
       first_date_ = dates_ == 1 ? std::string(text) : std::min(first_date_, std::string(text));
       last_date_ = std::max(last_date_, std::string(text));
     }
@@ -82,6 +83,7 @@ class Column {
     } else if (out.type == Type::kDate) {
       out.first_date = first_date_;
       out.last_date = last_date_;
+      out.is_ascending = are_ascending_ && first_date_ < last_date_;
     }
     return out;
   }
@@ -92,6 +94,7 @@ class Column {
   double max_ = -std::numeric_limits<double>::infinity();
   double sum_ = 0;
   std::string first_date_, last_date_;
+  bool are_ascending_ = true;
   std::unordered_map<std::string, int64_t> counts_;
 };
 

@@ -26,6 +26,7 @@ struct ColumnProfile {
   int64_t distinct = 0;               // values that are not missing; kMaxDistinct means more
   double min = 0, max = 0, mean = 0;  // of numbers
   std::string first_date, last_date;  // of dates
+  bool is_ascending = false;          // dates, row by row
   TextCounts frequent;                // the five most frequent values
 };
 constexpr int64_t kMaxDistinct = 100000;

@@ -61,6 +61,16 @@ class RescaledRows final : public Rows {
   const Shape& shape() const override { return rows_->shape(); }
   Cost cost() const override { return rows_->cost(); }
 
+  std::optional<RowCounts> row_counts(int64_t begin, int64_t end) const override {
+    std::optional<RowCounts> counted = rows_->row_counts(begin, end);
+    if (counted) {
+      auto rescaled = std::make_shared<RescaledRows>(*this);
+      rescaled->rows_ = std::move(counted->rows);
+      counted->rows = std::move(rescaled);
+    }
+    return counted;
+  }
+
   void read(std::span<const int64_t> order, std::byte* to) const override {
     const size_t count = rows_->row_bytes() / dtype_size(rows_->dtype());  // elements of a row
     if (const HostTensor* tensor = rows_->tensor()) {

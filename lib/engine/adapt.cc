@@ -30,6 +30,7 @@ class Rescaled {
     scale_ = std::move(scale);
     offset_ = std::move(shift);
   }
+  // `element`: of a sample, or of a row of a window, which ends with the same channels.
   double operator()(double x, size_t element) const {
     const size_t channel = element % scale_.size();
     return x * scale_[channel] + offset_[channel];
@@ -113,29 +114,53 @@ std::vector<size_t> places_in_sample(const Shape& shape, const std::vector<bool>
   return places;
 }
 
+// Samples, or the rows of windows, and the statistic that each element of one belongs to.
+struct Measured {
+  const Rows* samples;
+  RowCounts windows = {};  // of windows: their rows, which are read once, and how many hold each
+  std::vector<size_t> places;
+
+  Measured(const Rows& data, std::vector<bool> kept) : samples(&data) {
+    Shape shape = data.shape();
+    if (shape.size() > 1 && !kept[1]) {  // else each step has statistics of its own
+      if (std::optional<RowCounts> counted = data.row_counts(0, data.size())) {
+        windows = std::move(*counted);
+        samples = windows.rows.get();
+        shape.erase(shape.begin() + 1);
+        kept.erase(kept.begin() + 1);
+      }
+    }
+    places = places_in_sample(shape, kept);
+  }
+  double weight(int64_t sample) const {
+    return windows.rows ? static_cast<double>(windows.counts[static_cast<size_t>(sample)]) : 1;
+  }
+};
+
 // Sums over all samples of f(rescaled value, statistic) for each statistic.
 template <class F>
-std::vector<double> sums(const Rows& data, const Rescaled& rescaled,
-                         const std::vector<size_t>& places, size_t count, F&& f) {
+std::vector<double> sums(const Measured& data, const Rescaled& rescaled, size_t count, F&& f) {
   std::vector<double> out(count, 0.0);
-  const auto add_all = [&](const auto* values, int64_t size) {
+  const std::vector<size_t>& places = data.places;
+  const auto add_all = [&](int64_t sample, const auto* values, int64_t size) {
     for (int64_t begin = 0; begin < size; begin += static_cast<int64_t>(places.size())) {
-      for (size_t i = 0; i < places.size(); ++i) {
-        out[places[i]] +=
-            f(rescaled(static_cast<double>(values[begin + static_cast<int64_t>(i)]), i), places[i]);
+      const double weight = data.weight(sample++);
+      for (size_t i = 0; weight != 0 && i < places.size(); ++i) {  // 0 times NaN would count
+        const auto value = static_cast<double>(values[begin + static_cast<int64_t>(i)]);
+        out[places[i]] += weight * f(rescaled(value, i), places[i]);
       }
     }
   };
-  data.for_each_block([&](int64_t, const HostTensor& block) {
+  data.samples->for_each_block([&](int64_t first, const HostTensor& block) {
     switch (block.dtype()) {
       case DType::kFloat32:
-        return add_all(block.data<float>(), block.size());
+        return add_all(first, block.data<float>(), block.size());
       case DType::kFloat64:
-        return add_all(block.data<double>(), block.size());
+        return add_all(first, block.data<double>(), block.size());
       case DType::kUInt8:
-        return add_all(block.data<uint8_t>(), block.size());
+        return add_all(first, block.data<uint8_t>(), block.size());
       default:
-        return add_all(block.cast(DType::kFloat64).data<double>(), block.size());
+        return add_all(first, block.cast(DType::kFloat64).data<double>(), block.size());
     }
   });
   return out;
@@ -177,12 +202,11 @@ void adapt(const Wanted& wanted, const Rows& data, StepRunner& runner) {
   }
   const Weight& mean_weight = layer.weights[0];
   const auto count = static_cast<size_t>(num_elements(mean_weight.shape));
-  const std::vector<size_t> places =
-      places_in_sample(data.shape(), kept_dims(layer, data.shape().size()));
+  const Measured measured(data, kept_dims(layer, data.shape().size()));
   const double per_statistic =
       static_cast<double>(num_elements(data.shape())) / static_cast<double>(count);
   std::vector<double> mean =
-      sums(data, wanted.rescaled, places, count, [](double x, size_t) { return x; });
+      sums(measured, wanted.rescaled, count, [](double x, size_t) { return x; });
   for (double& m : mean) {
     m /= per_statistic;
   }
@@ -190,7 +214,7 @@ void adapt(const Wanted& wanted, const Rows& data, StepRunner& runner) {
   const auto squares = [&](double x, size_t statistic) {
     return (x - mean[statistic]) * (x - mean[statistic]);
   };
-  std::vector<double> variance = sums(data, wanted.rescaled, places, count, squares);
+  std::vector<double> variance = sums(measured, wanted.rescaled, count, squares);
   for (double& v : variance) {
     v /= per_statistic;
   }

@@ -64,7 +64,7 @@ std::vector<int64_t> classes_of(const Setup& setup, const Dataset& dataset, size
   return out;
 }
 
-std::map<int64_t, int64_t> counted(const std::vector<int64_t>& classes) {
+std::map<int64_t, int64_t> counts_of(const std::vector<int64_t>& classes) {
   std::map<int64_t, int64_t> counts;
   for (const int64_t id : classes) {
     ++counts[id];
@@ -90,7 +90,7 @@ void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart pa
   if (other == nullptr || other->targets.empty()) {
     return;
   }
-  const std::map<int64_t, int64_t> found = counted(classes_of(setup, *other, 0));
+  const std::map<int64_t, int64_t> found = counts_of(classes_of(setup, *other, 0));
   if (found.empty()) {
     return;
   }
@@ -131,7 +131,7 @@ void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warni
     return;
   }
   const std::vector<int64_t> classes = classes_of(setup, *data.train, 0);
-  const std::map<int64_t, int64_t> counts = counted(classes);
+  const std::map<int64_t, int64_t> counts = counts_of(classes);
   if (counts.empty()) {
     return;
   }

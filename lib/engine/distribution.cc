@@ -56,6 +56,27 @@ bool is_flag(const SourceLoc& loc) {
   return loc && loc.file->name == "command line" && starts_with(loc.file->line(1), "--");
 }
 
+// `gpu:4` is the GPU with that number; on a mesh of four, four GPUs are meant.
+std::string devices_for(const DeviceRequest& request, int64_t devices) {
+  const bool is_meant_as_count = request.is_gpu && request.count == 1 && request.gpus.size() == 1 &&
+                                 request.gpus[0] == devices;
+  return is_meant_as_count ? fmt::format("gpu:0-{}", devices - 1) : request.as_many(devices);
+}
+
+// Sizes as --mesh takes them, with the names of axes where --mesh has given these.
+std::string mesh_flag(const MeshConfig& mesh, const std::vector<int64_t>& sizes) {
+  const bool is_named =
+      is_flag(mesh.shape.loc) && mesh.shape.loc.file->line(1).find('=') != std::string_view::npos;
+  if (!is_named || mesh.axis_names->size() != sizes.size()) {
+    return fmt::format("{}", fmt::join(sizes, "x"));
+  }
+  std::vector<std::string> axes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    axes.push_back(fmt::format("{}={}", mesh.axis_names->at(i), sizes[i]));
+  }
+  return join(axes, ",");
+}
+
 // Shown where the command line names the devices, else at the shape; where the other stands is
 // said.
 void report_other_count(const DistributionConfig& distribution, const std::vector<int64_t>& shape,
@@ -65,8 +86,8 @@ void report_other_count(const DistributionConfig& distribution, const std::vecto
   const bool by_flag = names && names.file->name == "command line";
   Diagnostic& d = diagnostics.error(
       "E210", by_flag || !sizes ? names : sizes,
-      fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape), product(shape),
-                  config.devices.value, devices));
+      fmt::format("the mesh {} needs {}, `{}` has {}", shape_string(shape),
+                  counted(product(shape), "device"), config.devices.value, devices));
   if (sizes && names && (sizes.file != names.file || sizes.line != names.line)) {
     d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
                    : fmt::format("`devices` is at {}", names.to_string()));
@@ -75,11 +96,11 @@ void report_other_count(const DistributionConfig& distribution, const std::vecto
     d.help(fmt::format("a mesh has at most {} devices", kMostDevices));
   } else {
     const std::string key = is_flag(names) ? "--devices " : "devices: ";
-    d.help(fmt::format("write `{0}{1}` or `{0}auto`", key, request.as_many(product(shape))));
+    d.help(fmt::format("write `{0}{1}` or `{0}auto`", key, devices_for(request, product(shape))));
   }
   const std::vector<int64_t> fitting =
       fitting_mesh(shape, batch_axis_of(distribution, shape.size()), devices);
-  d.help(fmt::format("or a mesh of {}: `--mesh {}`", devices, fmt::join(fitting, "x")));
+  d.help(fmt::format("or a mesh of {}: `--mesh {}`", devices, mesh_flag(config, fitting)));
 }
 
 // Sizes that do not divide stand beside lines that say nothing of them.
@@ -238,7 +259,10 @@ Distribution make_distribution(const Config& config, const LocalResources& resou
   if (out.mesh.num_devices() % processes != 0) {
     diagnostics
         .error("E210", from.mesh.shape.loc,
-               fmt::format("{} devices do not split over {} processes", out.mesh.num_devices(),
+               fmt::format("{} split over {} processes",
+                           out.mesh.num_devices() == 1
+                               ? "1 device does not"
+                               : fmt::format("{} devices do not", out.mesh.num_devices()),
                            processes))
         .help(fmt::format("a mesh of {} devices, or as many processes as divide {}",
                           (out.mesh.num_devices() / processes + 1) * processes,

@@ -1,6 +1,6 @@
 #include "engine/make_plan.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -204,6 +204,23 @@ Hardware used_part(Hardware hardware) {
   return hardware;
 }
 
+// The share of a search, from an earlier plan where layouts alone differ.
+double searched_share(const Setup& setup, const PlanSummary& report, LaunchShares& shares) {
+  const int64_t batch = report.batch / report.batch_shards;
+  std::string key = fmt::format("{} {} {} {}", report.num_params, batch,
+                                report.mesh.num_devices() > 1, setup.distribution().zero >= 2);
+  for (const ModelConfig::Remat& remat : setup.config().model.remat) {
+    key += fmt::format(" {} {} {}", remat.prefix, remat.keeps_products, remat.kept_parts);
+  }
+  const auto known = shares.find(key);
+  if (known != shares.end()) {
+    return known->second;
+  }
+  const Config one = on_one_device(setup);
+  const Setup alone(one, &setup.data());
+  return shares[key] = launch_share(alone, batch, report.mesh.num_devices(), nullptr);
+}
+
 // One device is looked at only where it could be faster: where its products alone take less than
 // the step of all devices.
 Estimate estimate(const Setup& setup, const PlanSummary& report, const Compiled& compiled,
@@ -252,7 +269,8 @@ std::optional<Hardware> hardware_of(const Setup& setup, int64_t hosts) {
     if (devices % hosts != 0) {
       throw ConfigError(
           "E140", {},
-          fmt::format("`--hosts {}`: {} devices do not split over them", hosts, devices));
+          fmt::format("`--hosts {}`: {} not divisible by it", hosts,
+                      devices == 1 ? "1 device is" : fmt::format("{} devices are", devices)));
     }
     out.per_host = devices / hosts;
   }
@@ -277,7 +295,8 @@ std::vector<PlanSummary::Remat> remat_memory(const Config& config, int64_t batch
 
 }  // namespace
 
-PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
+PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware,
+                      LaunchShares* shares) {
   PlanSummary report;
   report.name = setup.config().name.value;
   report.mesh = setup.mesh();
@@ -312,8 +331,13 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
   report.model_flops = planned_model_flops(compiled.graph);
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();
-  if (hardware != nullptr)
+  if (hardware != nullptr && shares != nullptr) {
+    const double share = hardware->is_virtual ? 1 : searched_share(setup, report, *shares);
+    report.estimate =
+        estimate_step(estimate_input(setup, report, compiled, share), used_part(*hardware));
+  } else if (hardware != nullptr) {
     report.estimate = estimate(setup, report, compiled, used_part(*hardware));
+  }
   return report;
 }
 

@@ -1,6 +1,7 @@
 // The plan of a Setup.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -9,10 +10,15 @@
 
 namespace meshtrain {
 
+// Kernels that a GPU starts for each step of a program, by what they depend on.
+using LaunchShares = std::map<std::string, double>;
+
 // `samples`: of the training data, 0 when unknown. `bucket` = false lists every collective
-// separately. With `hardware`, the summary estimates the time of a step.
+// separately. With `hardware`, the summary estimates the time of a step. With `shares`, of a search
+// among many plans, the estimate takes and adds launch shares there, and has no advice and no
+// comparison with one device.
 PlanSummary make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true,
-                      const Hardware* hardware = nullptr);
+                      const Hardware* hardware = nullptr, LaunchShares* shares = nullptr);
 
 // The hardware of a run's own devices, for an estimate: `cpu` for virtual ones, else what the name
 // of its first GPU says. Nothing for a GPU that is not in the table.

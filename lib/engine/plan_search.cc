@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
-#include "engine/make_plan.h"
 #include "engine/setup.h"
 #include "plan/hardware_file.h"
 
@@ -26,6 +26,13 @@ std::vector<std::vector<int64_t>> factorizations(int64_t number, size_t count) {
     }
   }
   return out;
+}
+
+std::string first_error_text(const ConfigError& error) {
+  const auto& list = error.diagnostics().list();
+  const auto found = std::find_if(
+      list.begin(), list.end(), [](const Diagnostic& d) { return d.severity == Severity::kError; });
+  return found == list.end() ? error.what() : found->message;
 }
 
 PlanSearch::PlanSearch(const Config& config, int64_t hosts) : hosts_(hosts) {
@@ -51,9 +58,10 @@ PlanSearch::PlanSearch(const Config& config, int64_t hosts) : hosts_(hosts) {
         .help("--devices cpu:8, or --devices 8xH100");
   }
   if (hosts > 0 && num_devices_ % hosts != 0) {
-    throw ConfigError(
-        "E140", {},
-        fmt::format("`--hosts {}`: {} devices do not split over them", hosts, num_devices_));
+    throw ConfigError("E140", {},
+                      fmt::format("`--hosts {}`: {} not divisible by it", hosts,
+                                  num_devices_ == 1 ? "1 device is"
+                                                    : fmt::format("{} devices are", num_devices_)));
   }
   hardware_.per_host = hosts > 0 ? num_devices_ / hosts : hardware_.per_host;
 }
@@ -71,7 +79,7 @@ PlanScore PlanSearch::score(Config config, bool* splits_batch) const {
   config.distribution.mesh.devices.value = devices_text();
   try {
     const Setup setup(config, nullptr);
-    const PlanSummary plan = make_plan(setup, 0, true, &hardware_);
+    const PlanSummary plan = make_plan(setup, 0, true, &hardware_, &shares_);
     out.fits = plan.estimate->fits;
     out.seconds = plan.estimate->step;
     out.memory = plan.memory.total();
@@ -82,7 +90,7 @@ PlanScore PlanSearch::score(Config config, bool* splits_batch) const {
       *splits_batch = !setup.distribution().batch_axes.empty();
     }
   } catch (const ConfigError& error) {
-    out.problem = error.diagnostics().list().front().message;
+    out.problem = first_error_text(error);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/devices.h"
+#include "engine/make_plan.h"
 #include "engine/rank_plans.h"
 
 namespace meshtrain {
@@ -21,12 +22,18 @@ class PlanSearch {
   // The score of `config` on the hardware. `splits_batch`, where given, receives whether a batch
   // axis has more than one device.
   PlanScore score(Config config, bool* splits_batch = nullptr) const;
+  // Whether so many bytes fit into the memory of a device.
+  bool fits(int64_t bytes) const { return hardware_.memory == 0 || bytes <= hardware_.memory; }
 
  private:
   DeviceRequest request_;
   Hardware hardware_;
   int64_t num_devices_ = 1, hosts_ = 0;
+  mutable LaunchShares shares_;
 };
+
+// The first error of an exception, which warnings may precede.
+std::string first_error_text(const ConfigError& error);
 
 // All ways to write `number` as a product of `count` numbers, in order: the first one largest
 // first.

@@ -35,9 +35,39 @@ std::string sizes_of(const std::vector<int64_t>& shape) {
   return join(parts, "x");
 }
 
+// Adds the plans of one mesh, which `options` have: each ZeRO level, with each way to compute
+// forward values again.
+void rank_levels(const PlanSearch& search, const LoadOptions& options,
+                 const std::vector<int64_t>& shape, std::vector<RankedPlan>& plans) {
+  Config config;
+  try {
+    config = load_config(options);
+  } catch (const ConfigError& error) {
+    plans.push_back({shape, 0, "", {.problem = first_error_text(error)}});
+    return;
+  }
+  const std::vector<RematChoice> choices = remat_choices(config.model);
+  bool splits_batch = true;
+  for (int64_t zero = 0; zero <= 3 && (zero == 0 || splits_batch); ++zero) {
+    bool is_possible = true;
+    for (const RematChoice& remat : choices) {
+      Config changed = config;
+      changed.distribution.zero.value = zero;
+      changed.model.remat = remat.parts;
+      plans.push_back({shape, zero, remat.name, search.score(changed, &splits_batch)});
+      is_possible = plans.back().score.problem.empty();
+      if (!is_possible) {
+        break;  // the others are not, either
+      }
+    }
+    splits_batch = splits_batch && is_possible;
+  }
+}
+
 }  // namespace
 
-PlanRanking rank_meshes(const Config& config, int64_t hosts) {
+PlanRanking rank_meshes(const LoadOptions& options, int64_t hosts, const BeforeMesh& before_mesh) {
+  const Config config = load_config(options);
   const PlanSearch search(config, hosts);
   const MeshConfig& mesh = config.distribution.mesh;
   PlanRanking out;
@@ -46,26 +76,13 @@ PlanRanking rank_meshes(const Config& config, int64_t hosts) {
   if (mesh.shape->empty()) {  // the config has no mesh: one for the batch and the model
     out.axes = {out.axes.empty() ? "batch" : out.axes[0], "model"};
   }
-  const std::vector<RematChoice> choices = remat_choices(config.model);
-  const size_t axes = out.axes.size();
-  for (const std::vector<int64_t>& shape : factorizations(search.num_devices(), axes)) {
-    bool splits_batch = true;
-    for (int64_t zero = 0; zero <= 3 && (zero == 0 || splits_batch); ++zero) {
-      bool is_possible = true;
-      for (const RematChoice& remat : choices) {
-        Config changed = config;
-        changed.distribution.mesh.shape.value = shape;
-        changed.distribution.mesh.axis_names.value = out.axes;
-        changed.distribution.zero.value = zero;
-        changed.model.remat = remat.parts;
-        out.plans.push_back({shape, zero, remat.name, search.score(changed, &splits_batch)});
-        is_possible = out.plans.back().score.problem.empty();
-        if (!is_possible) {
-          break;  // the others are not, either
-        }
-      }
-      splits_batch = splits_batch && is_possible;
+  const auto shapes = factorizations(search.num_devices(), out.axes.size());
+  for (size_t s = 0; s < shapes.size(); ++s) {
+    const std::vector<int64_t>& shape = shapes[s];
+    if (before_mesh) {
+      before_mesh(s, shapes.size());
     }
+    rank_levels(search, on_mesh(options, shape, out.axes), shape, out.plans);
   }
   std::stable_sort(out.plans.begin(), out.plans.end(),
                    [](const auto& a, const auto& b) { return a.score.is_better_than(b.score); });

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/load.h"
 #include "plan/hardware.h"
 
 namespace meshtrain {
@@ -32,6 +33,9 @@ struct RankedPlan {
   PlanScore score;
 };
 
+// Of a search: how many meshes are done, and how many there are.
+using BeforeMesh = std::function<void(size_t done, size_t all)>;
+
 struct PlanRanking {
   std::vector<std::string> axes;
   std::string devices;            // "8 x H100 (on paper)"
@@ -39,10 +43,12 @@ struct PlanRanking {
 };
 
 // Every mesh of the config's axes over its devices, each with ZeRO 0 to 3 where the batch is split,
-// and with each way to compute forward values again, with the layout rules of the config. Throws
-// ConfigError E113 for GPUs of this machine, about which nothing is known, and E210 when nothing
-// says how many devices there are.
-PlanRanking rank_meshes(const Config& config, int64_t hosts);
+// and with each way to compute forward values again, with the layout rules of the config. The rules
+// of a preset are those for each mesh. Throws ConfigError E113 for GPUs of this machine, about
+// which nothing is known, and E210 when nothing says how many devices there are. `before_mesh`,
+// where given, is called before each mesh.
+PlanRanking rank_meshes(const LoadOptions& options, int64_t hosts,
+                        const BeforeMesh& before_mesh = nullptr);
 std::string ranking_text(const PlanRanking& ranking);
 std::string ranking_json(const PlanRanking& ranking);
 
@@ -62,11 +68,15 @@ struct SuggestedLayout {
 };
 
 // Layouts for the config's devices, best first: for each mesh of a batch axis and a model axis (or
-// for `shape` alone) the rules that make a step fastest, found one weight after another. Weights
-// whose paths differ in numbers only share a rule. Throws as rank_meshes().
-std::vector<SuggestedLayout> suggest_layouts(const Config& config,
+// for `shape` alone) the rules that make a step fastest, found one weight after another, from no
+// rules and from those of the preset `megatron`. Weights whose paths differ in numbers only share a
+// rule. A model that repeats equal layers is searched with few of them, from which time and memory
+// of all are extrapolated; the scores of the results are those of the whole model. Throws as
+// rank_meshes().
+std::vector<SuggestedLayout> suggest_layouts(const LoadOptions& options,
                                              const std::optional<std::vector<int64_t>>& shape,
-                                             int64_t hosts);
+                                             int64_t hosts,
+                                             const BeforeMesh& before_mesh = nullptr);
 // A `distribution` section to paste into the config. `devices`: as the config has them.
 std::string suggestion_yaml(const SuggestedLayout& layout, const std::string& devices);
 std::string suggestions_text(const std::vector<SuggestedLayout>& layouts,

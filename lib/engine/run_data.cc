@@ -16,6 +16,7 @@
 #include "engine/common_types.h"
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
+#include "engine/state_batches.h"
 
 namespace meshtrain {
 namespace {
@@ -323,6 +324,12 @@ int64_t evaluated_batch_size(const Config& config) {
   return config.evaluate.batch_size > 0 ? config.evaluate.batch_size : config.fit.batch_size;
 }
 
+void drop_training_batch(Config& config) {
+  if (config.evaluate.batch_size > 0) {
+    config.fit.batch_size.value = 0;
+  }
+}
+
 const Dataset* RunData::part(DataPart part) const {
   const std::optional<Dataset>* chosen = part == DataPart::kTrain
                                              ? (unweighted ? &unweighted : &train)
@@ -557,6 +564,7 @@ RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics)
           [&] { loaded = load_run_data(scan ? uncached : config, true, evaluated_part(config)); });
   if (loaded.train) {
     collect(diagnostics, [&] { check_batches(config, *loaded.train); });
+    check_state_batches(config, loaded, true, evaluated_part(config), diagnostics);
     warn_of_batch(config.fit, *loaded.train, diagnostics);
   }
   return loaded;

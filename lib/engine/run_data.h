@@ -21,6 +21,9 @@ DataPart evaluated_part(const Config& config);
 void check_evaluated_part(const Config& config, Diagnostics& diagnostics);
 // Returns `evaluate.batch_size`, by default that of `fit`.
 int64_t evaluated_batch_size(const Config& config);
+// Clears fit.batch_size where `evaluate.batch_size` takes its place: the training's batch may not
+// split over the mesh of a command that does not train.
+void drop_training_batch(Config& config);
 
 struct RunData {
   std::optional<Dataset> train, validation, test;

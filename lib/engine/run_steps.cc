@@ -4,6 +4,7 @@
 
 #include "engine/epoch_plan.h"
 #include "engine/run_data.h"
+#include "engine/state_batches.h"
 
 namespace meshtrain {
 namespace {
@@ -55,11 +56,11 @@ void add_training(const Config& config, int64_t samples, int64_t most, StepList&
 }
 
 // `steps` 0: all batches.
-void add_tests(int64_t samples, int64_t batch, int64_t steps, StepList& list) {
+void add_tests(int64_t samples, int64_t batch, int64_t steps, bool drops_last, StepList& list) {
   const int64_t full = samples / batch, rest = samples % batch;
   if (full > 0)
     list.add(StepKind::kTest, batch);
-  if (rest > 0 && (steps == 0 || steps > full))
+  if (rest > 0 && !drops_last && (steps == 0 || steps > full))
     list.add(StepKind::kTest, rest);
 }
 
@@ -67,16 +68,17 @@ void add_tests(int64_t samples, int64_t batch, int64_t steps, StepList& list) {
 
 std::vector<StepBatch> steps_of_run(const Config& config, const RunSamples& samples, int64_t most) {
   const FitConfig& fit = config.fit;
+  const bool drops_last = drops_last_test(config);
   StepList list;
   if (samples.train > 0)
     add_training(config, samples.train, most, list);
   if (samples.validation > 0) {
     add_tests(samples.validation, std::min(validation_batch_size(fit), most), fit.validation_steps,
-              list);
+              drops_last, list);
   }
   if (samples.evaluated > 0) {
     add_tests(samples.evaluated, std::min(evaluated_batch_size(config), most),
-              config.evaluate.steps, list);
+              config.evaluate.steps, drops_last, list);
   }
   return list.take();
 }

@@ -24,7 +24,8 @@ void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
                                          const std::string& path, const SourceLoc& loc,
-                                         std::vector<std::string>* unfit, const std::string& help) {
+                                         std::vector<std::string>* unfit, const std::string& help,
+                                         bool fills_model) {
   std::map<std::string, NamedTensor*> by_name;
   for (NamedTensor& tensor : given) {
     by_name.emplace(tensor.name, &tensor);
@@ -69,11 +70,12 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
           .help("take weights of an earlier checkpoint, or of another export");
     }
   }
+  const bool lacks_none = problems.empty();
   for (const std::string& name : unexpected) {
     problems.push_back(fmt::format("unexpected: {} {}", printable(name),
                                    shape_string(by_name.at(name)->tensor.shape())));
   }
-  if (unfit != nullptr && !out.empty()) {
+  if (unfit != nullptr && !out.empty() && (lacks_none || !fills_model)) {
     *unfit = std::move(problems);
   } else if (!problems.empty()) {
     Diagnostics diagnostics;
@@ -82,7 +84,9 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
         fmt::format("the weights in `{}` do not fit this model: {} of its {} weights can be filled",
                     path, out.size(), wanted.size()));
     note_each(error, problems);
-    if (!out.empty()) {
+    if (fills_model && lacks_none) {
+      error.help("`fit.partial_weights=true` leaves out those that are not the model's");
+    } else if (!out.empty() && !fills_model) {
       error.help(help);
     }
     throw ConfigError(diagnostics);

@@ -29,13 +29,15 @@ inline constexpr const char* kTakePartial =
 
 // Returns the wanted weights from `given`, in their dtypes. Throws ConfigError E410 (exit 6) with
 // all weights that are missing, superfluous, or of another shape; `path` is for messages. With
-// `unfit`, they are listed there, and only a file without any fitting weight is an error. `help`
+// `unfit`, they are listed there, and only a file without any fitting weight is an error; with
+// `fills_model` also one that does not fill the model, which then computes without training. `help`
 // is the advice where some weights fit.
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
                                          const std::string& path, const SourceLoc& loc,
                                          std::vector<std::string>* unfit = nullptr,
-                                         const std::string& help = kTakePartial);
+                                         const std::string& help = kTakePartial,
+                                         bool fills_model = false);
 
 // Writes all layer weights, whole, each in its own dtype, and replaces `path` atomically.
 // Collective: rank 0 writes. Throws FileError (exit 74), or RuntimeFailure when another process

@@ -178,8 +178,18 @@ class UnusedRules {
     return true;
   }
 
+  // "adam/.*", as Keras names the variables of an optimizer.
+  static bool names_optimizer(std::string_view key) {
+    static const std::set<std::string> kNames = {
+        "optimizer", "adadelta", "adafactor", "adagrad", "adam",  "adamax",  "adamw",
+        "ftrl",      "lamb",     "lion",      "muon",    "nadam", "rmsprop", "sgd"};
+    return kNames.contains(to_lower(key.substr(0, key.find('/'))));
+  }
+
   void report_unmatched(const LayoutRule& rule) {
-    const std::vector<std::string> near = nearest_paths(rule.key);
+    const bool is_of_state = names_optimizer(rule.key);
+    const std::vector<std::string> near =
+        is_of_state ? std::vector<std::string>() : nearest_paths(rule.key);
     const std::string what =
         fmt::format("rule `{}` matches no variable and no layer output", rule.key);
     Diagnostic& problem = map_.unmatched() == Unmatched::kWarn
@@ -196,7 +206,9 @@ class UnusedRules {
     if (const std::optional<std::string> tail = path_after_prefix(rule.key)) {
       problem.help(fmt::format("paths here have no such name in front: write `{}`", *tail));
     }
-    if (!map_.search()) {
+    if (is_of_state) {
+      problem.help("optimizer state has the layout of its weight; `zero: 1` splits it further");
+    } else if (!map_.search()) {
       suggest_pattern(rule, problem);
     }
   }

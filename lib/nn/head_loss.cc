@@ -33,7 +33,9 @@ std::optional<HeadProduct> head_product(const Graph& graph, ValueId predictions,
     }
   };
   visit(value);
-  while (graph.producer(value).op->kind == OpKind::kCast) {
+  // A pin says how logits would be laid out, and there are none.
+  const auto passes_on = [&](OpKind kind) { return kind == OpKind::kCast || kind == OpKind::kPin; };
+  while (passes_on(graph.producer(value).op->kind)) {
     const ValueId from = graph.producer(value).inputs[0];
     if (dtype_size(graph.dtype(from)) > dtype_size(graph.dtype(value)) ||
         !is_floating(graph.dtype(from))) {

@@ -113,6 +113,12 @@ Json hardware_json(const Hardware& h) {
           {"network_rate", number_or_null(h.network_rate)}};
 }
 
+// Whole samples, and two digits of a few.
+std::string speed_text(double speed) {
+  return speed < 9.5 ? fmt::format("{:.2g}", speed)
+                     : format_thousands(static_cast<int64_t>(speed + 0.5));
+}
+
 }  // namespace
 
 std::string estimate_text(const PlanSummary& summary) {
@@ -127,8 +133,8 @@ std::string estimate_text(const PlanSummary& summary) {
   }
   out += e.jitter > 0 ? fmt::format(", the slowest {}", seconds_text(e.jitter)) : "";
   out += fmt::format("\nspeed     {} samples/s, MFU {:.1f}% of {}; bound by {}\n",
-                     format_thousands(static_cast<int64_t>(e.samples_per_second + 0.5)),
-                     e.mfu * 100, matmul_type_name(e.products), e.bound);
+                     speed_text(e.samples_per_second), e.mfu * 100, matmul_type_name(e.products),
+                     e.bound);
   for (const std::string& note : e.notes) {
     out += "note      " + note + "\n";
   }

@@ -55,7 +55,7 @@ std::string mesh_lines(const PlanSummary& summary) {
                                   summary.batch / summary.batch_shards, copies)
                     : "";
   if (summary.samples > 0) {
-    out += fmt::format("; {} full steps", summary.full_steps);
+    out += "; " + counted(summary.full_steps, "full step");
     if (summary.last_batch > 0) {
       out += fmt::format(" + 1 of {}{}", summary.last_batch,
                          summary.last_batch_sharded ? "" : " (unsharded)");

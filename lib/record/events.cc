@@ -90,6 +90,8 @@ void EventLog::end(int exit_code, std::string_view message) {
 }
 
 void EventLog::on_train_step(const TrainPosition& position, const StepRunner& runner) {
+  epoch_ = position.epoch + 1;
+  step_ = position.batch;
   if (!log_steps_) {
     return;
   }
@@ -98,6 +100,8 @@ void EventLog::on_train_step(const TrainPosition& position, const StepRunner& ru
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {
+  epoch_ = report.epoch;
+  step_ = 0;
   const double seconds = report.seconds_per_step();
   const std::string rate =
       report.scheduled_rate
@@ -107,6 +111,13 @@ void EventLog::on_epoch_end(EpochReport& report) {
       R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f}{}{},"logs":{}}})",
       report.epoch, report.steps, report.seconds, seconds * 1e3, rates_json(work_, seconds), rate,
       logs_json(report.logs, report.lists)));
+}
+
+void EventLog::on_pass_begin(const PassPosition& position) {
+  if (position.pass == Pass::kValidation && position.at.epoch_trained) {
+    epoch_ = position.at.epoch + 1;
+    step_ = 0;
+  }
 }
 
 void EventLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
@@ -131,7 +142,9 @@ void EventLog::on_stop(const StopReport& report) {
 }
 
 void EventLog::on_warning(const std::string& text) {
-  emit(fmt::format(R"({{"event":"warning","text":{}}})", json_string(text)));
+  emit(fmt::format(R"({{"event":"warning",{}{}"text":{}}})",
+                   epoch_ > 0 ? fmt::format(R"("epoch":{},)", epoch_) : "",
+                   step_ > 0 ? fmt::format(R"("step":{},)", step_) : "", json_string(text)));
 }
 
 void EventLog::emit(std::string_view line) const {

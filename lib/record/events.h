@@ -6,7 +6,8 @@
 //     with "learning_rate", that of the next step, where a schedule says it
 //   {"event":"validation","epoch":1,"step":N,"seconds":...,"logs":{...}}   within an epoch
 //   {"event":"evaluate","steps":N,"seconds":...,"logs":{...}}
-//   {"event":"warning","text":"..."}
+//   {"event":"warning","epoch":1,"step":5,"text":"..."}       shown after that step
+//     without "step" after the epoch's last one, without both at the start
 //   {"event":"stop","by":"EarlyStopping","epoch":2,"epochs":9,"best_epoch":1,"text":"..."}
 //   {"event":"end","exit_code":0}
 //
@@ -39,6 +40,7 @@ class EventLog : public Hook {
 
   void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
+  void on_pass_begin(const PassPosition& position) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_stop(const StopReport& report) override;
   void on_warning(const std::string& text) override;
@@ -48,7 +50,8 @@ class EventLog : public Hook {
 
   bool log_steps_;
   bool float64_;
-  BatchWork work_;  // from start() on
+  BatchWork work_;                // from start() on
+  int64_t epoch_ = 0, step_ = 0;  // where the training is; step_ 0: after the epoch's steps
   std::vector<LineSink> sinks_;
 };
 

@@ -327,8 +327,33 @@ std::string runs_folder(const RunDirOptions& options) {
   return folder.string();
 }
 
+namespace {
+
+// Whether a run that is resumed at `position` says the event again. `is_at_start`: only a start,
+// and warnings of it, are before.
+bool is_said_again(const nlohmann::json& event, bool is_at_start, const TrainPosition& position) {
+  const auto number = [&](const char* key) {
+    return event.contains(key) && event[key].is_number_integer() ? event[key].get<int64_t>() : 0;
+  };
+  const std::string kind = event.value("event", "");
+  const int64_t epoch = number("epoch"), step = number("step");
+  if (kind == "evaluate") {
+    return true;
+  }
+  if (kind == "warning" && epoch == 0) {  // of a start, or of a run of an older version
+    return is_at_start;
+  }
+  if (kind == "step" || kind == "validation" || (kind == "warning" && step > 0)) {
+    return epoch > position.epoch + 1 || (epoch == position.epoch + 1 && step > position.batch);
+  }
+  return (kind == "epoch" || kind == "stop" || kind == "warning") && epoch > position.epoch;
+}
+
+}  // namespace
+
 std::string rewound_metrics(std::string_view text, const TrainPosition& position) {
   std::string out;
+  bool is_at_start = false;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) {
@@ -340,17 +365,8 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& position
     if (!event.is_object() || !event.contains("event")) {
       continue;
     }
-    const auto number = [&](const char* key) {
-      return event.contains(key) && event[key].is_number_integer() ? event[key].get<int64_t>() : 0;
-    };
-    const bool is_step = event["event"] == "step" || event["event"] == "validation";
-    const int64_t epoch = number("epoch");
-    const bool again =
-        (is_step && (epoch > position.epoch + 1 ||
-                     (epoch == position.epoch + 1 && number("step") > position.batch))) ||
-        ((event["event"] == "epoch" || event["event"] == "stop") && epoch > position.epoch) ||
-        event["event"] == "evaluate";
-    if (!again) {
+    is_at_start = event["event"] == "start" || (is_at_start && event["event"] == "warning");
+    if (!is_said_again(event, is_at_start, position)) {
       out += line;
     }
   }

@@ -79,8 +79,9 @@ std::string new_folder_name(int attempt = 0);
 // The folder of the runs of that name: "runs/mlp".
 std::string runs_folder(const RunDirOptions& options);
 
-// Returns the lines of metrics.jsonl without the steps, epochs and evaluations after `position`,
-// and without a truncated last line.
+// Returns the lines of metrics.jsonl without what a run resumed at `position` says again: the
+// steps, epochs, warnings and evaluations after it, and warnings of a start. Without a truncated
+// last line.
 std::string rewound_metrics(std::string_view text, const TrainPosition& position);
 
 }  // namespace meshtrain

@@ -105,6 +105,14 @@ void Checkpointer::after_hooks(const TrainPosition& at) {
   }
 }
 
+void Checkpointer::on_pass_begin(const PassPosition& /*position*/) {
+  pass_states_ = read_rnn_states(engine_);
+}
+
+void Checkpointer::on_pass_end(const PassPosition& /*position*/, const EvaluateReport& /*report*/) {
+  pass_states_.clear();
+}
+
 void Checkpointer::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
   if (position.pass == Pass::kValidation) {
     poll(Coordinator::Pace::kPaced);
@@ -174,6 +182,7 @@ void Checkpointer::stop_evaluation_if_asked() {
 
 void Checkpointer::save_and_stop(const TrainPosition& at, const std::string& why,
                                  const std::string& saved) {
+  write_variables(engine_, pass_states_);
   if (const std::string error = save_now(at); !error.empty()) {
     throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("{}, and {}", why, error));
   }

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/hook.h"
+#include "engine/rnn_states.h"
 #include "train/async_saver.h"
 #include "train/callbacks/callback.h"
 #include "train/replica_check.h"
@@ -50,7 +51,9 @@ class Checkpointer : public Hook {
   bool needs_sync(const TrainPosition& at, bool last) override;
   void on_sync(const TrainPosition& at, bool last) override;
   void after_hooks(const TrainPosition& at) override;
+  void on_pass_begin(const PassPosition& position) override;
   void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_epoch_boundary(const TrainPosition& next, const Logs& logs) override;
   void on_fit_end(const TrainPosition& at) override;
 
@@ -81,7 +84,9 @@ class Checkpointer : public Hook {
   SavePolicy policy_;
   ReplicaCheck replicas_;
   AsyncSaver saver_;
-  TrainPosition end_;       // of fit
+  TrainPosition end_;  // of fit
+  // States of stateful layers at the begin of the pass in progress: a resumed run repeats it.
+  VariableValues pass_states_;
   std::string last_error_;  // of the last save
 };
 

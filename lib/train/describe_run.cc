@@ -113,10 +113,7 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
     info.parameter_bytes +=
         num_elements(weight->shape) * static_cast<int64_t>(dtype_size(weight->dtype));
   }
-  info.overrides = request.load.overrides;
-  for (const auto& [key, value] : request.load.flags) {
-    info.overrides.push_back(key + "=" + value);
-  }
+  info.overrides = given_overrides(request.load);
   if (config.data.train) {
     info.training_files = file_states(source_paths(*config.data.train, config.data));
   }

@@ -25,9 +25,9 @@ std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
 
 // read_weights_in(); problems without a place get `loc`.
 std::vector<NamedTensor> read_weights_at(const std::string& path, const Model* model,
-                                         const SourceLoc& loc) {
+                                         const SourceLoc& loc, std::vector<std::string>* warnings) {
   try {
-    return read_weights_in(path, model);
+    return read_weights_in(path, model, warnings);
   } catch (const ConfigError& error) {
     Diagnostics problems;
     for (const Diagnostic& problem : error.diagnostics().list()) {
@@ -41,7 +41,7 @@ std::vector<NamedTensor> read_weights_at(const std::string& path, const Model* m
 
 }  // namespace
 
-std::string weights_in(const std::string& path) {
+std::string weights_in(const std::string& path, std::vector<std::string>* warnings) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     return path;
@@ -58,6 +58,9 @@ std::string weights_in(const std::string& path) {
   }
   if (is_run) {
     if (const auto newest = newest_checkpoint(folder + "/checkpoints"); newest.reader != nullptr) {
+      if (warnings != nullptr) {
+        warnings->insert(warnings->end(), newest.warnings.begin(), newest.warnings.end());
+      }
       return newest.reader->path();
     }
     if (has_last) {
@@ -68,23 +71,38 @@ std::string weights_in(const std::string& path) {
       .help("a weights file, a checkpoint, or a run that has saved one");
 }
 
-std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model) {
-  const std::string found = weights_in(path);
-  if (is_checkpoint(found)) {
-    return checkpoint_weights(found);
+bool is_pruned(const std::string& path, const std::string& taken) {
+  std::error_code error;
+  return taken != path && !std::filesystem::exists(taken, error) && !error;
+}
+
+std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model,
+                                         std::vector<std::string>* warnings) {
+  for (;;) {
+    const std::string found = weights_in(path, warnings);
+    try {
+      return is_checkpoint(found) ? checkpoint_weights(found)
+             : model == nullptr   ? read_weights(found)
+                                  : read_model_weights(found, *model);
+    } catch (const ConfigError&) {
+      if (!is_pruned(path, found)) {
+        throw;
+      }
+    }
   }
-  return model == nullptr ? read_weights(found) : read_model_weights(found, *model);
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model, std::vector<std::string>* unfit,
-                  const Coordinator& coordinator) {
+                  const Coordinator& coordinator, std::vector<std::string>* warnings,
+                  bool fills_model) {
   const auto announced = coordinator.announce("reading weights");
   const std::vector<WantedWeight> wanted =
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
   coordinator.on_all_ranks("reading weights", [&] {
-    fitting = fitting_weights(read_weights_at(path, model, loc), wanted, path, loc, unfit);
+    fitting = fitting_weights(read_weights_at(path, model, loc, warnings), wanted, path, loc, unfit,
+                              kTakePartial, fills_model);
   });
   for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);

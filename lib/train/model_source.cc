@@ -57,7 +57,11 @@ void check_is_config(const std::vector<std::string>& files, size_t i, bool resum
   }
 }
 
-void show_choice(const std::string& given, const std::string& path, const ShowText& show) {
+void show_choice(const std::string& given, const std::string& path,
+                 const std::vector<std::string>& warnings, const ShowText& show) {
+  for (const std::string& warning : warnings) {
+    show(fmt::format("warning: {}\n", warning));
+  }
   if (path != given) {
     show(fmt::format("weights     {}\n", path));
   }
@@ -187,6 +191,18 @@ std::string changed_files_note(const ModelSource& source) {
                    changed.size() > 1 ? fmt::format(" and {} more", changed.size() - 1) : "");
 }
 
+std::string left_out_note(const std::string& path, const std::vector<std::string>& unfit) {
+  constexpr size_t kMost = 8;
+  if (unfit.empty()) {
+    return "";
+  }
+  const std::vector<std::string> shown(unfit.begin(),
+                                       unfit.begin() + std::min(kMost, unfit.size()));
+  return fmt::format(
+      "note: left out of `{}`: {}{}\n", path, join(shown, "; "),
+      unfit.size() > kMost ? fmt::format("; and {} more", unfit.size() - kMost) : "");
+}
+
 void load_source_weights(Engine& engine, const ModelSource& source, const Config& config,
                          const Coordinator& coordinator, const ShowText& show) {
   const Located<std::string>& configured = config.fit.initial_weights;
@@ -197,20 +213,42 @@ void load_source_weights(Engine& engine, const ModelSource& source, const Config
     throw ConfigError("E140", {}, "no weights given")
         .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
+  std::vector<std::string> unfit;
+  const auto load = [&](const std::string& path, const SourceLoc& loc,
+                        std::vector<std::string>* warnings) {
+    load_weights(engine, path, loc, &engine.model(), config.fit.partial_weights ? &unfit : nullptr,
+                 coordinator, warnings, true);
+    show(left_out_note(path, unfit));
+  };
   if (source.weights.empty()) {
-    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, coordinator);
+    std::vector<std::string> warnings;
+    load(configured, configured.loc, &warnings);
+    show_choice("", "", warnings, show);
     return;
   }
-  const std::string path =
-      coordinator.broadcast("looking for weights", [&] { return weights_in(source.weights); });
-  show_choice(source.weights, path, show);
-  load_weights(engine, path, {}, &engine.model(), nullptr, coordinator);
+  constexpr const char* kLooking = "looking for weights";
+  for (bool is_done = false; !is_done;) {
+    std::vector<std::string> warnings;
+    const std::string path =
+        coordinator.broadcast(kLooking, [&] { return weights_in(source.weights, &warnings); });
+    show_choice(source.weights, path, warnings, show);
+    try {
+      load(path, {}, nullptr);
+      is_done = true;
+    } catch (const Error&) {
+      if (coordinator.broadcast(
+              kLooking, [&] { return is_pruned(source.weights, path) ? "again" : ""; }) == "") {
+        throw;
+      }
+    }
+  }
 }
 
 std::string weights_file(const ModelSource& source, const Config& config, const ShowText& show) {
   const std::string& weights = weights_of(source, config);
-  const std::string path = weights.empty() ? "" : weights_in(weights);
-  show_choice(weights, path, show);
+  std::vector<std::string> warnings;
+  const std::string path = weights.empty() ? "" : weights_in(weights, &warnings);
+  show_choice(weights, path, warnings, show);
   return path;
 }
 

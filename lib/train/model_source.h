@@ -56,7 +56,10 @@ std::string changed_files_note(const ModelSource& source);
 // Calls `show` with the line that says which weights were taken of a run.
 using ShowText = std::function<void(std::string_view)>;
 
-// source.weights, else fit.initial_weights, else E140 unless the model has no weights.
+// A line that names weights of a file that the model does not have; "" when there are none.
+std::string left_out_note(const std::string& path, const std::vector<std::string>& unfit);
+// source.weights, else fit.initial_weights, else E140 unless the model has no weights. With
+// fit.partial_weights the file may have more weights than the model, which `show` says.
 void load_source_weights(Engine& engine, const ModelSource& source, const Config& config,
                          const Coordinator& coordinator, const ShowText& show);
 // The path of the file that those are read from; "" when none are given.

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/links.h"
 #include "base/text.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/writer.h"
 #include "config/callback_classes.h"
 #include "config/run_files.h"
@@ -133,6 +134,11 @@ std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
   return reader;
 }
 
+// Before its checkpoints are looked at: a process that trains the run deletes the old ones.
+void check_unused(const std::string& run) {
+  check_unlocked(run + "/" + run_files::kCheckpoints);
+}
+
 // Fills `target` with the newest checkpoint of a run, or the best one.
 void select_checkpoint(const std::string& run, bool best, bool may_be_none, ResumeTarget& target,
                        const CheckpointCheck& check = &CheckpointReader::verify) {
@@ -161,24 +167,29 @@ void select_checkpoint(const std::string& run, bool best, bool may_be_none, Resu
 
 }  // namespace
 
-ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
+ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check,
+                              RunAccess access) {
   ResumeTarget target;
   std::error_code error;
   std::string path = without_links(run_folder(given));
   if (!is_run_dir(path) && fs::path(path).parent_path().empty()) {  // `checkpoints`, `000012`, `.`
     path = without_slash(fs::absolute(path).lexically_normal().string());
   }
+  const std::string run = is_checkpoint(path) ? run_of(path) : path;
+  if (access == RunAccess::kContinue && is_run_dir(run)) {
+    check_unused(run);
+  }
   if (is_checkpoint(path)) {
     target.reader = open_checked(path, check);
-    target.run.dir = run_of(path);
-    target.own = !target.run.dir.empty();
+    target.run.dir = run;
+    target.own = !run.empty();
     target.newest_step = target.own ? newest_step(fs::path(path).parent_path().string()) : -1;
   } else if (is_run_dir(path)) {
     select_checkpoint(path, false, false, target, check);
     target.run.dir = path;
   } else if (fs::path(path).filename() == run_files::kCheckpoints &&
              fs::is_directory(path, error)) {
-    return open_resume_path(fs::path(path).parent_path().string(), check);
+    return open_resume_path(fs::path(path).parent_path().string(), check, access);
   } else {
     no_run_in(given);
   }
@@ -221,6 +232,7 @@ ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run)
   ResumeTarget target;
   target.run = std::move(run);
   if (const std::string dir = interrupted_run(backup, target.run); !dir.empty()) {
+    check_unused(dir);
     select_checkpoint(dir, false, true, target);
     target.run.dir = dir;
     target.run.resume = true;
@@ -317,7 +329,9 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
   }
   const bool by_name = mode == "auto" || mode == "latest" || mode == "best";
   if (!by_name) {
-    ResumeTarget named = open_resume_path(mode);
+    ResumeTarget named =
+        open_resume_path(mode, &CheckpointReader::verify,
+                         target.run.dir.empty() ? RunAccess::kContinue : RunAccess::kRead);
     std::error_code error;
     const bool same_place = target.run.dir.empty() ||
                             (named.own && fs::equivalent(named.run.dir, target.run.dir, error));
@@ -336,6 +350,7 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
     }
     return target;
   }
+  check_unused(dir);
   select_checkpoint(dir, mode == "best", mode == "auto", target);
   target.run.dir = dir;
   target.run.resume = true;

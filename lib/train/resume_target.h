@@ -31,8 +31,9 @@ std::string resume_mode(const std::string& given, const Config& config);
 const ConfigObject* deciding_backup(const std::string& given, const Config& config);
 
 // `mode`: "" or "never", "auto", "latest", "best", or the path of a checkpoint or a run. Throws
-// ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong
-// with the checkpoint that a path names, or with all of a run's.
+// ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; E455 when
+// another process has the run; what is wrong with the checkpoint that a path names, or with all of
+// a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
 
 // Throws ConfigError E455 (exit 6) when the run has other checkpoints than when `target` was
@@ -67,8 +68,11 @@ std::string resolved_run(const std::string& path);
 [[noreturn]] void no_run_in(const std::string& path);
 
 // The checkpoint of a path that names it, the run or its folder of checkpoints: for a run the
-// newest that passes `check`. Throws as above.
+// newest that passes `check`. Throws as above, and E455 where the run is to be continued and
+// another process has it.
+enum class RunAccess { kRead, kContinue };
 ResumeTarget open_resume_path(const std::string& path,
-                              const CheckpointCheck& check = &CheckpointReader::verify);
+                              const CheckpointCheck& check = &CheckpointReader::verify,
+                              RunAccess access = RunAccess::kRead);
 
 }  // namespace meshtrain

@@ -151,10 +151,20 @@ class Sweep {
     }
   }
 
+  // What all members share. It is no config where it sets an argument of a class that varies: then
+  // that of the first member.
+  std::string shared_config() const {
+    try {
+      return show_config(plan_.base, false);
+    } catch (const ConfigError&) {
+      return show_config(member_options(plan_, plan_.members.front()), false);
+    }
+  }
+
   // The config of all members must be what it was: else the rows of the table cannot be compared.
   void check_config() {
     const std::string path = dir_ + "/" + run_files::kResolved;
-    const std::string now = show_config(plan_.base, false);
+    const std::string now = shared_config();
     std::error_code error;
     if (!fs::exists(path, error)) {
       write_file_atomic(path, now);
@@ -467,9 +477,9 @@ void refuse_changes(const SweepRequest& request) {
     }
   }
   const std::pair<bool, const char*> more[] = {
-      {!flags.grid.empty(), "--grid"},     {!flags.zip.empty(), "--zip"},
-      {!flags.random.empty(), "--random"}, {flags.trials > 0, "--trials"},
-      {flags.seed > 0, "--sweep-seed"},    {!request.load.profile.empty(), "--profile"},
+      {!flags.grid.empty(), "--grid"},          {!flags.zip.empty(), "--zip"},
+      {!flags.random.empty(), "--random"},      {flags.trials > 0, "--trials"},
+      {flags.seed.has_value(), "--sweep-seed"}, {!request.load.profile.empty(), "--profile"},
       {!request.dir.empty(), "--run-dir"}};
   for (const auto& [is_given, name] : more) {
     if (is_given) {

@@ -78,14 +78,18 @@ std::vector<std::string> split_values(const std::string& text) {
   return out;
 }
 
-// "log:1e-4..1e-1", "int:16..256", "0..1"; nothing for other texts.
+// "log:1e-4..1e-1", "int:16..256", "log:int:16..256", "0..1"; nothing for other texts.
 std::optional<SweepParameter> range_of(const std::string& text) {
   SweepParameter out;
   std::string_view rest = text;
-  for (const auto& [prefix, flag] : {std::pair("log:", &out.is_log), {"int:", &out.is_integer}}) {
-    if (starts_with(rest, prefix)) {
-      *flag = true;
-      rest.remove_prefix(4);
+  const std::pair<const char*, bool*> prefixes[] = {{"log:", &out.is_log},
+                                                    {"int:", &out.is_integer}};
+  for (size_t given = 0; given < std::size(prefixes); ++given) {  // in either order
+    for (const auto& [prefix, flag] : prefixes) {
+      if (!*flag && starts_with(rest, prefix)) {
+        *flag = true;
+        rest.remove_prefix(4);
+      }
     }
   }
   const size_t dots = rest.find("..");

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/path.h"
 #include "train/sweep_file.h"
 
 namespace meshtrain {
@@ -18,6 +19,22 @@ std::vector<SweepParameter> flag_parameters(const char* name, const std::vector<
     out.push_back(parameter_of_flag(name, word, diagnostics));
   }
   return out;
+}
+
+// --trials and --sweep-seed of a sweep that draws nothing.
+void refuse_draw_flags(const SweepFlags& flags, const std::string& method,
+                       Diagnostics& diagnostics) {
+  const std::pair<bool, const char*> given[] = {{flags.trials > 0, "--trials"},
+                                                {flags.seed.has_value(), "--sweep-seed"}};
+  for (const auto& [is_given, name] : given) {
+    if (is_given) {
+      diagnostics
+          .error(
+              "E140", {},
+              fmt::format("`{}` is for drawn values; the method of this sweep is {}", name, method))
+          .help("leave it out, or draw: --random KEY=log:1e-4..1e-1 --trials 20");
+    }
+  }
 }
 
 // --grid, --zip and --random, of which one may be given.
@@ -60,8 +77,11 @@ void take_flags(const SweepFlags& flags, SweepFile& out, Diagnostics& diagnostic
   if (given.size() > 1) {
     diagnostics.error("E140", {}, fmt::format("{} do not go together", join(given, " and ")));
   }
+  if (out.method != "random") {
+    refuse_draw_flags(flags, out.method, diagnostics);
+  }
   out.trials = flags.trials > 0 ? flags.trials : out.trials;
-  out.seed = flags.seed != 0 ? flags.seed : out.seed;
+  out.seed = flags.seed.value_or(out.seed);
   out.parallel = flags.parallel > 0 ? flags.parallel : out.parallel;
   if (flags.early_stop && !out.early_stop) {
     out.early_stop.emplace();
@@ -87,6 +107,34 @@ std::vector<SweepValues> members_of(const SweepFile& file, Diagnostics& diagnost
                                 : random_of(file.parameters, file.trials, file.seed);
 }
 
+// The parts of the key that an override sets; none of what is no override.
+std::vector<std::string> path_of(const std::string& word) {
+  Diagnostics ignored;  // load_config() reports them
+  const std::optional<Override> change = parse_override(word, ignored);
+  return change ? parse_path(change->path).value_or(std::vector<std::string>())
+                : std::vector<std::string>();
+}
+
+bool is_below(const std::vector<std::string>& path, const std::vector<std::string>& above) {
+  return path.size() > above.size() && std::equal(above.begin(), above.end(), path.begin());
+}
+
+// The words in their order, but each before those that change a part of what it sets: setting
+// `compile.optimizer` replaces the whole object, with the `learning_rate` that was set before.
+std::vector<std::string> objects_first(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  std::vector<std::vector<std::string>> paths;  // of `out`
+  for (const std::string& word : words) {
+    const std::vector<std::string> path = path_of(word);
+    const auto part = std::find_if(paths.begin(), paths.end(), [&](const auto& other) {
+      return !path.empty() && is_below(other, path);
+    });
+    out.insert(out.begin() + (part - paths.begin()), word);
+    paths.insert(part, path);
+  }
+  return out;
+}
+
 std::string text_of(const SweepValues& values) {
   std::string out;
   for (const auto& [key, value] : values) {
@@ -95,23 +143,57 @@ std::string text_of(const SweepValues& values) {
   return out;
 }
 
-// Loads the config of each run; the first of equal problems is reported.
+// Loads the config of each run. Of equal problems the first is reported; one that only some runs
+// have names the values of the first of these.
 void check_members(const SweepPlan& plan, Diagnostics& diagnostics) {
-  constexpr int kMostErrors = 20;
-  std::set<std::string> seen;
+  constexpr size_t kMostErrors = 20;
+  struct Problem {
+    Diagnostic diagnostic;
+    const SweepValues* values;
+    size_t num_runs = 0;
+  };
+  std::vector<Problem> problems;
   for (const SweepValues& values : plan.members) {
     try {
       load_config(member_options(plan, values));
     } catch (const ConfigError& error) {
-      for (const Diagnostic& problem : error.diagnostics().list()) {
-        if (problem.severity == Severity::kError && diagnostics.num_errors() < kMostErrors &&
-            seen.insert(problem.code + problem.message).second) {
-          Diagnostic& added = diagnostics.error(problem.code, problem.loc, problem.message);
-          added.label = problem.label;
-          added.notes = problem.notes;
+      for (const Diagnostic& found : error.diagnostics().list()) {
+        if (found.severity != Severity::kError) {
+          continue;
+        }
+        auto known = std::find_if(problems.begin(), problems.end(), [&](const Problem& other) {
+          return other.diagnostic.code == found.code && other.diagnostic.message == found.message;
+        });
+        if (known == problems.end() && problems.size() < kMostErrors) {
+          known = problems.insert(known, {found, &values});
+        }
+        if (known != problems.end()) {
+          ++known->num_runs;
         }
       }
     }
+  }
+  for (Problem& problem : problems) {
+    Diagnostic& added = diagnostics.error("", {}, "");
+    added = std::move(problem.diagnostic);
+    if (problem.num_runs < plan.members.size()) {
+      added.note(fmt::format("in the run with {}", values_text(*problem.values)));
+    }
+  }
+}
+
+// A sweep names the folder of each run itself.
+void refuse_run_dir(const LoadOptions& load, const SweepFile& file, Diagnostics& diagnostics) {
+  std::set<std::string> keys = file.varied_keys();
+  for (const auto& [key, value] : file.fixed) {
+    keys.insert(key);
+  }
+  for (const std::string& word : load.overrides) {
+    keys.insert(word.substr(0, word.find('=')));
+  }
+  if (keys.contains("run.dir")) {
+    diagnostics.error("E140", {}, "a sweep sets `run.dir` of each run itself")
+        .help("leave it out; -o DIR names the sweep's folder, in which the runs are 001, 002, ...");
   }
 }
 
@@ -154,6 +236,7 @@ SweepPlan make_sweep_plan(LoadOptions load, const SweepFlags& flags) {
   diagnostics.throw_if_errors();
   take_flags(flags, file, diagnostics);
   refuse_set_keys(load, file, diagnostics);
+  refuse_run_dir(load, file, diagnostics);
   SweepPlan plan{.base = std::move(load), .method = file.method};
   plan.base.files = std::move(configs);
   std::vector<std::string> fixed;
@@ -161,6 +244,7 @@ SweepPlan make_sweep_plan(LoadOptions load, const SweepFlags& flags) {
     fixed.push_back(key + "=" + value);
   }
   plan.base.overrides.insert(plan.base.overrides.begin(), fixed.begin(), fixed.end());
+  plan.base.overrides = objects_first(plan.base.overrides);
   plan.parallel = file.parallel;
   plan.early_stop = file.early_stop;
   diagnostics.throw_if_errors();
@@ -180,12 +264,11 @@ SweepPlan make_sweep_plan(LoadOptions load, const SweepFlags& flags) {
 
 LoadOptions member_options(const SweepPlan& plan, const SweepValues& values) {
   LoadOptions out = plan.base;
-  for (const auto& [key, value] : plan.base.flags) {
-    out.overrides.push_back(key + "=" + value);
-  }
+  out.overrides = given_overrides(plan.base);
   for (const auto& [key, value] : values) {
     out.overrides.push_back(key + "=" + value);
   }
+  out.overrides = objects_first(out.overrides);
   out.flags.clear();
   out.flag_names.clear();
   return out;

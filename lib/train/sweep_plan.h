@@ -34,7 +34,8 @@ struct SweepPlan {
 // What the command line says beside the config.
 struct SweepFlags {
   std::vector<std::string> grid, zip, random;  // "KEY=VALUE,VALUE"
-  int64_t trials = 0, seed = 0, parallel = 0;  // 0: not given
+  int64_t trials = 0, parallel = 0;            // 0: not given
+  std::optional<int64_t> seed;
   bool early_stop = false;
 };
 
@@ -43,7 +44,8 @@ struct SweepFlags {
 // for flags that do not fit together, and whatever is wrong with the config of any run.
 SweepPlan make_sweep_plan(LoadOptions load, const SweepFlags& flags);
 
-// The options to load the config of a run with.
+// The options to load the config of a run with. A key is set before its parts are, whichever was
+// given first.
 LoadOptions member_options(const SweepPlan& plan, const SweepValues& values);
 // "mesh=4x2 learning_rate=0.01": the last words of the keys where these are different.
 std::string values_text(const SweepValues& values);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "data/checks.h"
+#include "engine/state_batches.h"
 
 namespace meshtrain {
 
@@ -45,6 +46,9 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
     for (Hook* hook : hooks_) {
       hook->on_epoch_end(report);
     }
+    if (plan.ran_out) {  // at the end: a run that is resumed into the validation comes here once
+      warn_of_end(plan, at.epoch + 1);
+    }
     at = {.step = at.step, .epoch = at.epoch + 1};
     for (Hook* hook : hooks_) {
       hook->after_hooks(at);
@@ -75,6 +79,15 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   }
 }
 
+void Trainer::warn_of_end(const EpochPlan& plan, int64_t epoch) const {
+  for (Hook* hook : hooks_) {
+    hook->on_warning(
+        fmt::format("epoch {} ran out of data after {} of {} steps (fit.steps_per_epoch); the "
+                    "next one starts from the beginning",
+                    epoch, plan.steps, plan.target));
+  }
+}
+
 std::optional<StopReport> Trainer::stop_report() const {
   for (const Hook* hook : hooks_) {
     if (std::optional<StopReport> report = hook->stops_training()) {
@@ -100,15 +113,6 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
     train_together(batches, steps_together(train, plan, at), plan, at);
-  }
-  if (plan.ran_out) {
-    for (Hook* hook : hooks_) {
-      hook->on_warning(
-          fmt::format("epoch {} ran out of data after {} of {} steps (fit.steps_per_epoch); the "
-                      "next one starts "
-                      "from the beginning",
-                      epoch, plan.steps, plan.target));
-    }
   }
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
   report.timed_steps = plan.steps - done;
@@ -235,7 +239,7 @@ Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps
 
 EvaluateReport Trainer::run_tests(const Dataset& dataset, int64_t batch_size,
                                   PassPosition position) {
-  const int64_t all = count_batches(dataset.num_samples, batch_size, false);
+  const int64_t all = count_batches(dataset.num_samples, batch_size, drops_last_test(config_));
   const double start = now_();
   position.steps = position.steps > 0 ? std::min(position.steps, all) : all;
   for (Hook* hook : hooks_) {

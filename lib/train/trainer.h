@@ -65,7 +65,8 @@ class Trainer {
   // Gives the hooks each step up to `at`, but the newest `in_flight`.
   void retire_steps(const TrainPosition& at, int64_t in_flight);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
-  std::optional<StopReport> stop_report() const;  // of the first hook that stops
+  void warn_of_end(const EpochPlan& plan, int64_t epoch) const;  // of the data, within the epoch
+  std::optional<StopReport> stop_report() const;                 // of the first hook that stops
   void check_loss(int64_t epoch, int64_t step) const;
   // Runs the batches, of which there are `position.steps`.
   EvaluateReport run_tests(const Dataset& dataset, int64_t batch_size, PassPosition position);

@@ -19,6 +19,7 @@
 #include "engine/data_warnings.h"
 #include "engine/epoch_plan.h"
 #include "engine/signals.h"
+#include "engine/state_batches.h"
 #include "engine/weights.h"
 #include "interop/save_model.h"
 #include "record/run_dir.h"
@@ -263,13 +264,13 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
     }
   };
   LossWatch watch(warn);
-  std::optional<SkipWatch> skips;
+  for (Hook* hook : parts.record.hooks()) {
+    trainer.add_hook(*hook);
+  }
+  std::optional<SkipWatch> skips;  // warns of a step that the record knows already
   if (const Optimizer& optimizer = parts.engine.setup().optimizer(); optimizer.scales_loss()) {
     trainer.add_hook(
         skips.emplace(parts.engine, optimizer.scalars(DType::kFloat32).at(2).path, warn));
-  }
-  for (Hook* hook : parts.record.hooks()) {
-    trainer.add_hook(*hook);
   }
   trainer.add_hook(watch);
   trainer.add_hook(parts.expectations);
@@ -335,6 +336,10 @@ RunData TrainingRun::read_data(const ResumeTarget& target) {
         learned_before(target, request_.restore.partial, config_.data.train, data_warnings_));
     learned_ = data.train->learned ? learned_text(*data.train->learned) : "";
     check_batches(config_, *data.train);
+    Diagnostics problems;
+    check_state_batches(config_, data, true, evaluated_part(config_), problems);
+    problems.throw_if_errors();
+    data_warnings_.append(problems);
     cursor_ = data_cursor(*data.train, config_);
     hash = cursor_.data;
     for (const std::optional<Dataset>* part : {&data.validation, &data.test}) {
@@ -394,7 +399,7 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), is_partial ? &unfit : nullptr, coordinator_);
+                 &engine.model(), is_partial ? &unfit : nullptr, coordinator_, &warnings_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }

@@ -201,6 +201,7 @@ class MeshProof {
       options_.show(fmt::format("{} more meshes of {} devices were not tried\n",
                                 others.size() - kMaxMeshes, own_.engine().mesh().num_devices()));
     }
+    note_rounding();
     return !failed_;
   }
 
@@ -228,6 +229,22 @@ class MeshProof {
     } else {
       failed_ = true;
       options_.show(fmt::format("{:<12}NOT equal: {}\n", sizes_text(sizes), outcome.differs));
+    }
+  }
+
+  // A gradient of rounding errors alone differs from mesh to mesh; updates of Adam are then as
+  // small as it is, those of these optimizers are not.
+  void note_rounding() const {
+    const std::string& optimizer = own_.config().compile.optimizer.class_name;
+    const std::string_view kScaling[] = {"Adafactor", "Lamb", "Lion", "Muon"};
+    if (failed_ &&
+        std::find(std::begin(kScaling), std::end(kScaling), optimizer) != std::end(kScaling)) {
+      options_.show(fmt::format(
+          "note        {} makes updates of full size even of gradients that are zero but for "
+          "rounding, such as that of a bias before BatchNormalization: there differences prove "
+          "nothing. Leave that bias out (`use_bias: false`), or verify with `compile.optimizer=SGD`"
+          "\n",
+          optimizer));
     }
   }
 

@@ -219,8 +219,9 @@ std::vector<std::string> differences(const CheckpointReader& saved, const Checkp
 
 }  // namespace
 
-ResumeProof verify_resume(const std::string& run, RunRequest request, const std::string& scratch) {
-  const Stretch interval = newest_interval(run);
+namespace {
+
+ResumeProof prove(const Stretch& interval, RunRequest request, const std::string& scratch) {
   ResumeProof out{.from = interval.begin->manifest().step,
                   .to = interval.end->manifest().step,
                   .num_tensors = interval.end->manifest().tensors.size()};
@@ -233,6 +234,33 @@ ResumeProof verify_resume(const std::string& run, RunRequest request, const std:
     out.differences = differences(*interval.end, CheckpointReader(again));
   }
   return out;
+}
+
+}  // namespace
+
+// A run in progress deletes its old checkpoints, maybe those that the proof is reading.
+ResumeProof verify_resume(const std::string& run, const RunRequest& request,
+                          const std::string& scratch) {
+  constexpr int kTries = 3;
+  const std::string folder = run + "/" + run_files::kCheckpoints;
+  for (int i = 1;; ++i) {
+    const std::vector<int64_t> steps = checkpoint_steps(folder);
+    try {
+      return prove(newest_interval(run), request, scratch);
+    } catch (const ConfigError& error) {
+      if (checkpoint_steps(folder) == steps) {
+        throw;
+      }
+      if (i == kTries) {
+        throw ConfigError("E455", {},
+                          fmt::format("a process trains `{}`, and deletes checkpoints before the "
+                                      "proof has read them",
+                                      run))
+            .note(error.diagnostics().list().front().message)
+            .help("--checksums compares checksums alone; a larger checkpoint.keep keeps more");
+      }
+    }
+  }
 }
 
 }  // namespace meshtrain

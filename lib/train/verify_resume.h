@@ -17,8 +17,9 @@ struct ResumeProof {
 
 // Runs the last interval between two checkpoints of the run again, from the first, and compares
 // what comes out with the second. `scratch`: where the replay writes; "": the folder of temporary
-// files. Throws ConfigError E400 (exit 6) when the run has no two checkpoints of one mesh, model,
-// optimizer and data.
-ResumeProof verify_resume(const std::string& run, RunRequest request, const std::string& scratch);
+// files. Throws ConfigError (exit 6): E400 when the run has no two checkpoints of one mesh, model,
+// optimizer and data, E455 when a process that trains it deletes them meanwhile.
+ResumeProof verify_resume(const std::string& run, const RunRequest& request,
+                          const std::string& scratch);
 
 }  // namespace meshtrain

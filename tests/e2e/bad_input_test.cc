@@ -28,6 +28,28 @@ TEST_CASE("a batch that the mesh does not divide is E211 with sizes that fit") {
   CHECK(result.err.find("write `batch_size: 4` or `batch_size: 6`") != std::string::npos);
 }
 
+TEST_CASE("evaluate and predict check the batch that they use") {
+  const ExampleFolder folder;
+  const std::vector<std::string> train = {"train", "small.yaml", "fit.epochs=1", "-o", "run"};
+  REQUIRE(meshtrain(train, folder.path()).exit_code == 0);
+  const std::vector<std::string> odd = {"evaluate", "run", "fit.batch_size=5"};
+  check_refused(meshtrain(odd, folder.path()), 2,
+                "error[E211]: a batch of 5 does not split over `data` = 2");
+  std::vector<std::string> own = odd;
+  own.push_back("evaluate.batch_size=4");
+  const Result result = meshtrain(own, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+}
+
+TEST_CASE("an error elsewhere brings no batch into play") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"validate", "small.yaml", "--mesh", "3x1", "fit.batch_size=6", "fit.epochs=many"},
+                folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK_MESSAGE(result.err.find("E211") == std::string::npos, result.err);
+}
+
 TEST_CASE("a config that is no regular file is E100 at once") {
   const ExampleFolder folder;
   REQUIRE(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);

@@ -178,6 +178,31 @@ TEST_CASE("weights of another model are taken as far as they fit when that is sa
   CHECK(meshtrain(partial, folder.path()).exit_code == 6);
 }
 
+TEST_CASE("commands that do not train take a file with more weights when that is said") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q",
+                     "model.layers.dropout={Dense: {name: more, units: 8}}"},
+                    folder.path())
+              .exit_code == 0);
+  const std::string file = "run/weights.safetensors";
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"evaluate", "small.yaml", "-w", file},
+        std::vector<std::string>{"export", "small.yaml", "-w", file, "-o", "m.keras"}}) {
+    const Result refused = meshtrain(words, folder.path());
+    CHECK(refused.exit_code == 6);
+    CHECK_MESSAGE(contains(refused.err, "`fit.partial_weights=true` leaves out"), refused.err);
+    words.emplace_back("fit.partial_weights=true");
+    const Result taken = meshtrain(words, folder.path());
+    CHECK_MESSAGE(taken.exit_code == 0, taken.err);
+    CHECK_MESSAGE(contains(taken.err,
+                           "note: left out of `run/weights.safetensors`: unexpected: more/kernel "
+                           "(8, 8); unexpected: more/bias (8,)\n"),
+                  taken.err);
+    words.emplace_back("model.layers.dropout={Dense: {name: other, units: 8}}");  // not in the file
+    CHECK(meshtrain(words, folder.path()).exit_code == 6);
+  }
+}
+
 TEST_CASE("a checkpoint of another model is taken as far as it fits when that is said") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);

@@ -390,10 +390,20 @@ TEST_CASE("a damaged checkpoint is reported and passed over") {
   CHECK(meshtrain({"train", "small.yaml", "-o", "x", "--resume=run/checkpoints/000006"},
                   folder.path())
             .exit_code == 6);
+  const char* lost = "warning: checkpoint 000006 is damaged; step 3 is taken, 3 steps are lost";
+  fs::rename(folder.file("run/weights.safetensors"), folder.file("last.safetensors"));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"evaluate", "run"},
+        {"export", "run", "-o", "w.npz"},
+        {"train", "small.yaml", "-o", "y", "fit.initial_weights=run", "fit.epochs=1"}}) {
+    const Result read = meshtrain(words, folder.path());
+    CHECK_MESSAGE(read.exit_code == 0, read.err);
+    CHECK_MESSAGE(read.err.find(lost) != std::string::npos, read.err);
+  }
+  fs::rename(folder.file("last.safetensors"), folder.file("run/weights.safetensors"));
   const Result rest = meshtrain({"resume", "run"}, folder.path());
   CHECK(rest.exit_code == 0);
-  CHECK(rest.err.find("checkpoint 000006 is damaged; step 3 is taken, 3 steps are lost") !=
-        std::string::npos);
+  CHECK(rest.err.find(lost) != std::string::npos);
   CHECK(outcome(folder, "run") == expected);
 }
 
@@ -450,6 +460,36 @@ TEST_CASE("without memory for a copy of the state training waits until it is sav
 }
 
 #endif
+
+TEST_CASE("a run in use is named as such while its checkpoints come and go; readers read on") {
+  const ExampleFolder folder;
+  Command first;
+  first.args = {
+      "train", "small.yaml", "-o", "run", "--epochs", "1000000", "checkpoint.every=1 steps"};
+  first.folder = folder.path();
+  first.watch = [&](const std::string& out, const std::string&, int pid) {
+    if (out.find("Epoch 3/") == std::string::npos) {
+      return false;
+    }
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"resume", "run"},
+          {"train", "small.yaml", "-o", "run", "--resume"},
+          {"train", "small.yaml", "-o", "run", "--resume=best"}}) {
+      const Result result = meshtrain(words, folder.path());
+      CHECK(result.exit_code == 6);
+      CHECK_MESSAGE(result.err.find("error[E455]") == 0, result.err);
+    }
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"inspect", "run"},
+                                                  {"evaluate", "run"},
+                                                  {"export", "run", "-o", "w.npz"}}) {
+      const Result result = meshtrain(words, folder.path());
+      CHECK_MESSAGE(result.exit_code == 0, result.err);
+      CHECK_MESSAGE(result.err.find("damaged") == std::string::npos, result.err);
+    }
+    return kill(pid, SIGTERM) == 0;
+  };
+  CHECK(run(first).exit_code == 75);
+}
 
 TEST_CASE("two processes do not write into one run") {
   const ExampleFolder folder;

@@ -130,6 +130,17 @@ TEST_CASE("12 meshes x 3 rates, interrupted and killed, are each done once") {
   CHECK(contains(unequal.err, "not equal: loss: 001"));
 }
 
+TEST_CASE("a word may set an argument that only the classes of the sweep have") {
+  const ExampleFolder folder;  // whose optimizer is SGD
+  const Result result =
+      in_folder(folder, {"sweep", "small.yaml", "--grid", "compile.optimizer=adam,adamw",
+                         "compile.optimizer.beta_1=0.75", "fit.epochs=1", "-o", "s"});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(folder.read("s/001/config.resolved.yaml"), "beta_1: 0.75"));
+  CHECK(contains(folder.read("s/002/config.resolved.yaml"), "beta_1: 0.75"));
+  CHECK(contains(in_folder(folder, {"sweep", "s"}).err, "2 runs, 0 to do"));
+}
+
 TEST_CASE("a run that fails is kept and named, and can be tried again") {
   const ExampleFolder folder;
   const std::vector<std::string> words = {"sweep",        "small.yaml", "--grid",
@@ -511,6 +522,9 @@ TEST_CASE("runs are listed, tagged, removed and pruned") {
   const Result tagged = in_folder(folder, {"runs", "list", "--tag", "good"});
   CHECK(lines_of(tagged.out).size() == 2);
   CHECK(contains(tagged.out, "as in the paper"));
+  const Result groups = in_folder(folder, {"watch", "runs", "--once"});
+  CHECK(groups.exit_code == 6);
+  CHECK_MESSAGE(contains(groups.err, "runs in it: small"), groups.err);
   // `runs/small` stands for its newest run.
   CHECK(in_folder(folder, {"report", "runs/small", "-o", "r.html"}).exit_code == 0);
   CHECK(in_folder(folder, {"evaluate", "runs/small", "-q"}).exit_code == 0);

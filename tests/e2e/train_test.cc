@@ -312,6 +312,40 @@ TEST_CASE("training continues without a stdout") {
   }
 }
 
+TEST_CASE("events that cannot be written to stdout are exit code 74 after the training") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"train", "small.yaml", "-o", "run", "-q", "--log-format", "json"};
+  command.folder = folder.path();
+  command.out_to = "/dev/full";
+  const Result result = run(command);
+  CHECK(result.exit_code == 74);
+  CHECK(result.err.find("error[E142]: cannot write to stdout") == 0);
+  CHECK(fs::exists(folder.file("run/weights.safetensors")));
+}
+
+TEST_CASE("a run that fails before its start has a line of JSON, too") {
+  const ExampleFolder folder;
+  const auto line_of_run = [&](std::vector<std::string> args, int exit_code) {
+    args.insert(args.end(), {"-q", "--log-format", "json"});
+    const Result result = meshtrain(args, folder.path());
+    CHECK(result.exit_code == exit_code);
+    REQUIRE_MESSAGE(lines_of(result.out).size() == 1, result.out);
+    const Json line = parse_json(result.out);
+    CHECK(line["event"] == "end");
+    CHECK(line["exit_code"] == exit_code);
+    CHECK(result.err.find(line["message"].get<std::string>()) != std::string::npos);
+    return line;
+  };
+  CHECK(line_of_run({"train", "small.yaml", "fit.epoch=2", "--seed", "3"}, 2)["overrides"] ==
+        Json({"fit.epoch=2", "seed=3"}));
+  line_of_run({"train", "small.yaml", "data.test={source: npz, path: missing.npz}"}, 3);
+  line_of_run({"train", "small.yaml", "--mesh", "3x3", "--devices", "cpu:4"}, 4);
+  line_of_run({"train", "none.yaml"}, 2);
+  line_of_run({"resume", "none"}, 6);
+  line_of_run({"launch", "small.yaml", "fit.epoch=2"}, 2);
+}
+
 TEST_CASE("a place that takes no results is found before training") {
   const ExampleFolder folder;
   folder.write("file", "");

@@ -59,6 +59,28 @@ TEST_CASE("verify computes in float64 whatever layers say and is no proof withou
   CHECK(none.err.find("error[E316]: no step to compare: ") != std::string::npos);
 }
 
+TEST_CASE("verify says why updates differ where an optimizer takes the sign of rounding errors") {
+  const TemporaryFolder folder;
+  folder.write("sign.yaml", R"(
+data: {train: {source: random, samples: 16, shape: [6], classes: 3, seed: 1}}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 8}
+    - BatchNormalization
+    - Dense: {name: d2, units: 3}
+compile: {optimizer: Lion, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 16}
+distribution: {device_mesh: {shape: [2], devices: cpu:2}}
+)");
+  const Result result = meshtrain({"verify", "sign.yaml"}, folder.path());
+  CHECK(result.exit_code != 0);
+  CHECK_MESSAGE(result.out.find("NOT equal: `d1/bias`") != std::string::npos, result.out);
+  CHECK(result.out.find("a bias before BatchNormalization") != std::string::npos);
+  const Result other = meshtrain({"verify", "sign.yaml", "compile.optimizer=SGD"}, folder.path());
+  CHECK(other.out.find("note") == std::string::npos);
+}
+
 TEST_CASE("verify names the first tensor that differs") {
   const ExampleFolder folder;
   // Sums over several devices round otherwise than over one: with no tolerance that is a

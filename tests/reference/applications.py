@@ -53,9 +53,9 @@ def gain(name):
     With 2, predictions of EfficientNetV2B0 in Keras' float32 and float64 differ by 10%, and those of EfficientNetB4 have
     nothing in common.
     """
-    if name in ("MobileNetV3Large", "EfficientNetB3"):
+    if name == "MobileNetV3Large":
         return 1.75
-    if name.startswith("EfficientNetV2") or name in ("EfficientNetB4", "EfficientNetB5", "EfficientNetB6", "EfficientNetB7"):
+    if name.startswith("EfficientNetV2") or name in ("EfficientNetB3", "EfficientNetB4", "EfficientNetB5", "EfficientNetB6", "EfficientNetB7"):
         return 1.5
     return 1 if name in ("MobileNetV2", "NASNetMobile", "NASNetLarge") else 2
 

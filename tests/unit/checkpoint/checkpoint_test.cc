@@ -596,6 +596,27 @@ TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are rep
   CHECK(newest_checkpoint(folder.path()).damaged.size() == 3);
 }
 
+TEST_CASE("a checkpoint that is deleted while it is checked is none that is damaged") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  for (const int64_t step : {1, 2}) {
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+  }
+  int checks = 0;
+  const NewestCheckpoint found =
+      newest_checkpoint(folder.path(), [&](const CheckpointReader& reader) {
+        if (++checks == 1) {  // as a run does that has saved newer ones
+          fs::remove_all(reader.path());
+          REQUIRE(test::save_step(folder.path(), stored, 3).saved);
+        }
+        reader.verify();
+      });
+  REQUIRE(found.reader != nullptr);
+  CHECK(found.reader->manifest().step == 3);
+  CHECK(found.damaged.empty());
+  CHECK(found.warnings.empty());
+}
+
 TEST_CASE("what a newer program wrote or cannot be read now is not passed over") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[6]);
@@ -661,6 +682,14 @@ TEST_CASE("two processes cannot write checkpoints into one folder") {
   CHECK(second.code == "E455");
   CHECK(second.exit_code == 6);
   CHECK(second.says("run first pid"));
+  const test::Caught reader = caught([&] { check_unlocked(folder.path()); });
+  CHECK(reader.code == "E455");
+  CHECK(reader.says("run first pid"));
+  const TempFolder unused;
+  check_unlocked(unused.path());
+  CHECK(unused.num_files() == 0);
+  { const CheckpointLock ended(unused.path(), "ended"); }
+  check_unlocked(unused.path());
 }
 
 TEST_CASE("what is quarantined is kept under another name") {

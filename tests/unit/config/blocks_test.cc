@@ -122,6 +122,29 @@ TEST_CASE("Blocks: several inputs by order or by name and several outputs") {
         "y<x one/p<x one/q<y two/p<one/p two/q<one/q concatenate<two/p<two/q<x");
 }
 
+TEST_CASE("Blocks: what a layer gives beside its output") {
+  const std::string top =
+      "blocks:\n"
+      "  Encoder:\n"
+      "    layers:\n"
+      "      - LSTM: {name: l, units: 4, return_state: true}\n"
+      "      - Dense: {name: d, inputs: l.state_h, units: 4}\n"
+      "    outputs: {out: d, c: l.state_c}\n";
+  CHECK(graph_of(top,
+                 "    - Encoder: {name: e}\n"
+                 "    - Dense: {name: a, inputs: e/c, units: 4}\n"
+                 "    - Add: {name: sum, inputs: [a, e/out, e/l.state_h]}\n") ==
+        "e/l<x e/d<e/l.state_h a<e/l.state_c sum<a<e/d<e/l.state_h");
+  CHECK(graph_of("",
+                 "    - Repeat: {times: 2, name: \"u_{i}\", layers: [{LSTM: {name: l, units: 4, "
+                 "return_state: true}}, {Add: {name: d, inputs: [l, l.state_h]}}]}\n") ==
+        "u_0/l<x u_0/d<u_0/l<u_0/l.state_h u_1/l<u_0/d u_1/d<u_1/l<u_1/l.state_h");
+  CHECK(graph_of("",
+                 "    - Repeat: {times: 2, name: \"u_{i}\", outputs: l.state_h, layers: [{LSTM: "
+                 "{name: l, units: 4, return_state: true}}]}\n"
+                 "    - ReLU\n") == "u_0/l<x u_1/l<u_0/l.state_h re_lu<u_1/l.state_h");
+}
+
 TEST_CASE("Blocks: within each other and as outputs of the model") {
   const Config config = load_model(
       "blocks:\n"

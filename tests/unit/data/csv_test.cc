@@ -445,7 +445,7 @@ TEST_CASE("parse_csv: malformed files are refused with row and line and column")
       {"carriage return", "x,y\r1,2\r", "E310", "carriage return without a line feed"},
       {"twice", "y,x,y\n1,2,3\n", "E310", "two columns have the name `y`"},
       {"no label", "x,z\n1,2\n", "E310", "has no column `y`; columns: x, z"},
-      {"no features", "y\n1\n", "E310", "no column for features"},
+      {"no features", "y\n1\n", "E310", "no column left for features"},
       {"infinite", good + "-inf,2\n", "E311", "column `x` is `-inf`, no finite float32"},
       {"too large", good + "1e39,2\n", "E311", "column `x` is `1e39`, no finite float32"},
       {"empty field", good + ",2\n", "E311", "row 2 (line 3) column `x` is empty"},

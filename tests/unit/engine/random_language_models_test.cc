@@ -160,14 +160,12 @@ Tensors trained_language_model(const std::string& yaml, int64_t last_batch) {
   for (const std::string& path : engine.weight_paths()) {
     out[path] = engine.read_variable(path);
   }
-  // One op has the head and the loss, unless the pin of a table's output is one of logits as well.
-  const Setup& setup = engine.setup();
-  const bool is_tied = yaml.find("reverse: true") != std::string::npos;
+  // One op has the head and the loss.
   int64_t heads = 0;
-  for (const Node& node : setup.global_graph(StepKind::kTrain, kBatch).nodes) {
+  for (const Node& node : engine.setup().global_graph(StepKind::kTrain, kBatch).nodes) {
     heads += node.op->name == "linear_cross_entropy" ? 1 : 0;
   }
-  CHECK((heads == 1 || (is_tied && setup.layouts().pins.contains("token_embedding/output"))));
+  CHECK(heads == 1);
   return out;
 }
 

@@ -4,7 +4,9 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 
+#include "engine/plan_search.h"
 #include "engine/rank_plans.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
@@ -222,12 +224,74 @@ TEST_CASE("remat of model: layers by name and pattern, and beside a Repeat") {
   CHECK(regions(layers + "  remat: {r_0: [d]}\n") == Names{"r_0", "r_1"});
 }
 
+namespace {
+
+LoadOptions options_from(std::string yaml) {
+  LoadOptions options;
+  options.source = std::make_shared<SourceFile>(SourceFile{"case.yaml", std::move(yaml)});
+  options.require_data = false;
+  return options;
+}
+
+// Attention with two heads of keys, and a feed-forward part, `times` times.
+std::string two_heads_yaml(const std::string& times, const std::string& distribution) {
+  return "distribution: {" + distribution + R"(}
+model:
+  layers:
+    - Input: {shape: [8, 64]}
+    - Repeat: {times: )" +
+         times + R"(, name: "l{i}", layers: [
+        {GroupQueryAttention: {name: a, head_dim: 8, num_query_heads: 8, num_key_value_heads: 2}},
+        {Dense: {name: up, units: 128}}, {Dense: {name: down, units: 64}}]}
+    - Dense: {name: out, units: 4}
+compile: {loss: mse}
+fit: {batch_size: 16}
+)";
+}
+
+}  // namespace
+
+TEST_CASE("a preset's rules are those for each mesh that is ranked") {
+  const PlanRanking ranking = rank_meshes(
+      options_from(two_heads_yaml("1",
+                                  "device_mesh: {shape: [4, 2], axis_names: [data, model], "
+                                  "devices: 8xH100}, layout_map: megatron")),
+      0);
+  std::set<std::vector<int64_t>> shapes;
+  for (const RankedPlan& plan : ranking.plans) {
+    CHECK_MESSAGE(plan.score.problem.empty(), plan.score.problem);
+    shapes.insert(plan.shape);
+  }
+  CHECK(shapes.size() == 4);
+}
+
+TEST_CASE(
+    "a suggestion for many equal layers has their score, and none is slower than the preset") {
+  const std::string mesh =
+      "device_mesh: {shape: [2, 4], axis_names: [data, model], devices: 8xH100}";
+  const std::vector<int64_t> shape = {2, 4};
+  const SuggestedLayout found =
+      suggest_layouts(options_from(two_heads_yaml("12", mesh)), shape, 0).front();
+  const auto score_of = [](const std::string& distribution) {
+    const Config config = load_config(options_from(two_heads_yaml("12", distribution)));
+    return PlanSearch(config, 0).score(config);
+  };
+  std::string rules;
+  for (const SuggestedRule& rule : found.rules)
+    rules += (rules.empty() ? "" : ", ") + ("'" + rule.key + "': " + rule.layout);
+  const PlanScore pasted = score_of(fmt::format(
+      "type: ModelParallel, zero: {}, layout_map: {{{}}}, {}", found.zero, rules, mesh));
+  CHECK(found.score.seconds == doctest::Approx(pasted.seconds));
+  CHECK(found.score.memory == pasted.memory);
+  CHECK(found.score.seconds <= score_of(mesh + ", layout_map: megatron").seconds * 1.0001);
+}
+
 TEST_CASE("ranked plans have each way to compute again: less memory, more time") {
-  const Config config = config_from(remat_yaml(kGptBlocks, "dots", R"(
+  const LoadOptions options = options_from(remat_yaml(kGptBlocks, "dots", R"(
 distribution: {device_mesh: {shape: [2, 1], axis_names: [batch, model], devices: 2xH100}}
 )"));
   std::map<std::string, PlanScore> found;
-  for (const RankedPlan& plan : rank_meshes(config, 0).plans) {
+  for (const RankedPlan& plan : rank_meshes(options, 0).plans) {
     if (plan.shape == std::vector<int64_t>{2, 1} && plan.zero == 0)
       found[plan.remat] = plan.score;
   }
@@ -278,7 +342,7 @@ TEST_CASE("layout presets are the rules that one writes by hand") {
   expected.back() = "zero 3";
   CHECK(rules_of(layers, "layout_map: megatron_fsdp") == expected);
   CHECK(rules_of(layers, "layout_map: fsdp") == Rules{"zero 3"});
-  CHECK(rules_of(layers, "layout_map: fsdp, zero: 2") == Rules{"zero 2"});
+  CHECK(rules_of(layers, "layout_map: fsdp, zero: 3") == Rules{"zero 3"});
   expected.back() = "zero 0";
   expected.insert(expected.begin(), "out/kernel");
   CHECK(rules_of(layers, "layout_map: {out/kernel: [tp, null], preset: megatron}") == expected);

@@ -54,7 +54,13 @@ struct Stopper : Hook {
       raise(signal_number);
     }
   }
-  int64_t at = -1;  // epoch * 1000 + step
+  void on_pass_step(const PassPosition& position, const StepRunner&) override {
+    if ((position.at.epoch + 1) * 1000 + kInValidation + position.step == at) {
+      raise(signal_number);
+    }
+  }
+  static constexpr int64_t kInValidation = 500;
+  int64_t at = -1;  // epoch * 1000 + step, or + kInValidation + step of the validation
   int signal_number = SIGTERM;
 };
 
@@ -243,6 +249,31 @@ TEST_CASE("a run stopped again and again ends with the same bits") {
   CHECK_FALSE(rest.stopped);
   CHECK(same_bits(rest.variables, expected.variables));
   CHECK(same_bits(rest.weights, expected.weights));
+}
+
+TEST_CASE("a validation that was stopped begins anew from the states that it began with") {
+  const std::vector<std::string> stateful = {
+      "distribution={device_mesh: {shape: [2], axis_names: [data]}}",
+      "data={shuffle: false, remainder: drop, train: {source: random, samples: 26, shape: [5, 3], "
+      "labels: [2], seed: 1}, validation: {source: random, samples: 34, shape: [5, 3], labels: "
+      "[2], seed: 2}}",
+      "model={layers: [{Input: {shape: [5, 3], batch_size: 8}}, {LSTM: {units: 4, stateful: "
+      "true}}, {Dense: 2}]}",
+      "compile={optimizer: adam, loss: mse}", "fit={batch_size: 8, epochs: 3}"};
+  Case whole(stateful);
+  const Part expected = whole.run(-1);
+  Case stopped(stateful);
+  std::map<int64_t, Logs> logs;
+  for (const int64_t stop_step : {1502, 1503, 3501, -1}) {  // twice in one validation
+    const Part part = stopped.run(stop_step);
+    CHECK(part.stopped == (stop_step > 0));
+    logs.insert(part.epochs.begin(), part.epochs.end());
+    if (!part.stopped) {
+      CHECK(same_bits(part.variables, expected.variables));
+      CHECK(same_bits(part.weights, expected.weights));
+    }
+  }
+  CHECK(logs == expected.epochs);
 }
 
 TEST_CASE("another mesh or layout resumes within rounding and back is exact at the place") {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/state_batches.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
 
@@ -155,5 +156,60 @@ TEST_CASE("a stateful layer refuses a batch of another size") {
     CHECK(std::string(e.what()).find(
               "layer `r` (LSTM) is stateful with batches of 4, and gets a batch of 3") !=
           std::string::npos);
+  }
+}
+
+TEST_CASE("batches that a stateful layer does not take are known from the numbers of samples") {
+  const auto found = [](int64_t train, int64_t validation,
+                        const std::vector<std::string>& overrides) {
+    const Config config = config_from(
+        "data:\n  train: {source: random, samples: 8, shape: [2, 3], labels: [4]}\n"
+        "  validation: {source: random, samples: 8, shape: [2, 3], labels: [4]}\n"
+        "model: {layers: [{Input: {shape: [2, 3], batch_size: 4}}, {LSTM: {name: r, units: 4, "
+        "stateful: true}}]}\n"
+        "compile: {loss: mse}\nfit: {batch_size: 4}\n",
+        overrides);
+    RunData data;
+    data.train = dataset_of(signed_tensor(1, {train, 2, 3}), signed_tensor(2, {train, 4}));
+    data.validation =
+        dataset_of(signed_tensor(3, {validation, 2, 3}), signed_tensor(4, {validation, 4}));
+    Diagnostics out;
+    check_state_batches(config, data, true, DataPart::kValidation, out);
+    return out.render();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  };
+  CHECK(found(8, 8, {}).empty());
+  const std::string kept = found(9, 10, {});
+  has(kept,
+      "error[E120]: layer `r` (LSTM) is stateful with batches of 4, and the 9 train samples "
+      "make a batch of 1");
+  has(kept, "and the 10 validation samples make a batch of 2");
+  has(kept,
+      "`data: {remainder: drop}` leaves it out, and so does `slice: \"[:8]\"` of "
+      "data.validation");
+  const std::string dropped = found(9, 10, {"data.remainder=drop"});
+  has(dropped,
+      "warning[W318]: the last 2 of the 10 validation samples are left out: layer `r` "
+      "takes batches of 4");
+  CHECK(dropped.find("error") == std::string::npos);
+  has(found(8, 3, {"data.remainder=drop"}), "error[E316]: 3 validation samples are fewer");
+  CHECK(found(8, 10, {"fit.validation_steps=2", "evaluate.steps=1"}).empty());
+  CHECK(found(9, 8, {"fit.limit_steps=2"}).empty());
+  has(found(8, 8, {"fit.validation_batch_size=2"}), "the 8 validation samples make a batch of 2");
+}
+
+TEST_CASE("samples to predict that are no whole batches are refused before the first") {
+  const Dataset data = part_data();  // 12 samples
+  const Config config = config_of_layer(kLayers[0], true, kStepsOfPart, "[1, 1]");
+  check_predicted_batches(config, data, {});
+  Dataset fewer = select_samples(data, {0, 1, 2, 3, 4, 5});
+  CHECK_THROWS_WITH_AS(check_predicted_batches(config, fewer, {}),
+                       doctest::Contains("and the 6 given samples make a batch of 2"), ConfigError);
+  try {
+    check_predicted_batches(config, fewer, {});
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().render().find("predict 4 or 8 samples") != std::string::npos);
   }
 }

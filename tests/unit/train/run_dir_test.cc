@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "engine/weights.h"
 #include "fake_runner.h"
+#include "support/temp_folder.h"
 #include "tensor/safetensors.h"
 #include "train/load_weights.h"
 #include "train/resume_target.h"
@@ -79,6 +80,38 @@ TEST_CASE("what happened after the checkpoint is taken out of the metrics") {
 {"event":"warning","text":"w"}
 {"event":"end","exit_code":0}
 )");
+}
+
+TEST_CASE("a warning that a resumed run gives again is taken out of the metrics") {
+  const std::string text = R"({"event":"start"}
+{"event":"warning","text":"of the start"}
+{"event":"warning","text":"of the start, too"}
+{"event":"warning","epoch":1,"step":2,"text":"a"}
+{"event":"epoch","epoch":1}
+{"event":"warning","epoch":1,"text":"b"}
+{"event":"warning","epoch":2,"step":1,"text":"c"}
+{"event":"warning","epoch":2,"step":2,"text":"d"}
+{"event":"warning","epoch":2,"text":"e"}
+)";
+  const auto warnings = [&](const TrainPosition& position) {
+    std::string out;
+    for (const char letter : std::string("abcde")) {
+      const std::string part = fmt::format("\"text\":\"{}\"", letter);
+      out += rewound_metrics(text, position).find(part) != std::string::npos ? letter : '-';
+    }
+    return out;
+  };
+  CHECK(warnings({.epoch = 0, .batch = 1}) == "-----");
+  CHECK(warnings({.epoch = 0, .batch = 2}) == "a----");
+  CHECK(warnings({.epoch = 1}) == "ab---");
+  CHECK(warnings({.epoch = 1, .batch = 1}) == "abc--");
+  CHECK(warnings({.epoch = 1, .batch = 2, .epoch_trained = true}) == "abcd-");
+  CHECK(warnings({.epoch = 2}) == "abcde");
+  CHECK(rewound_metrics(text, {.epoch = 2}).find("of the start") == std::string::npos);
+  const std::string older = R"({"event":"epoch","epoch":1}
+{"event":"warning","text":"of an older version, without a place"}
+)";
+  CHECK(rewound_metrics(older, {.epoch = 1}) == older);
 }
 
 TEST_CASE("two runs of one name get folders of their own and latest is the newer") {
@@ -359,6 +392,33 @@ TEST_CASE("weights that do not fit are listed all together and change nothing") 
               "note: unexpected: d1/bias (2,)",
               "help: `train --partial`, or `fit: {partial_weights: true}`, takes those that fit"});
   }
+}
+
+TEST_CASE("a model that does not train takes a file with more weights, and none with fewer") {
+  TemporaryFolder folder;
+  save_weights(runner_with_weights(), folder / "weights.safetensors");
+  const auto load = [&](FakeRunner& runner, std::vector<std::string>* unfit) {
+    return test::caught([&] {
+      load_weights(runner, folder / "weights.safetensors", {}, nullptr, unfit, Coordinator(),
+                   nullptr, true);
+    });
+  };
+  std::vector<std::string> unfit;
+  FakeRunner more = runner_with_weights();
+  more.weights.erase("d1/bias");
+  more.weights["d1/kernel"] = HostTensor(DType::kFloat32, {2, 2});
+  const test::Caught refused = load(more, nullptr);
+  CHECK(refused.code == "E410");
+  CHECK_MESSAGE(refused.says("help: `fit.partial_weights=true` leaves out those"), refused.text);
+  CHECK(load(more, &unfit).code.empty());
+  CHECK(unfit == std::vector<std::string>{"unexpected: d1/bias (2,)"});
+  CHECK(more.weights["d1/kernel"].at(3) == 4);
+  FakeRunner fewer = runner_with_weights();
+  fewer.weights["d2/kernel"] = HostTensor(DType::kFloat32, {2, 1});
+  const test::Caught missing = load(fewer, &unfit);
+  CHECK(missing.code == "E410");
+  CHECK(missing.says("note: missing: d2/kernel (2, 1)"));
+  CHECK_FALSE(missing.says("partial"));
 }
 
 }  // namespace

@@ -137,6 +137,33 @@ TEST_CASE("steps_per_epoch continues through the data and starts again where it 
   CHECK(s.recorder.warnings[0].find("epoch 2 ran out of data after 2 of 3 steps") == 0);
 }
 
+TEST_CASE("data that ran out are warned of once, where a run is resumed in the validation") {
+  Config config = config_of(1, 1);
+  config.fit.steps_per_epoch.value = 3;
+  const Dataset data = dataset_of({0, 1});
+  struct Stopper : Hook {
+    void on_pass_begin(const PassPosition& position) override {
+      at = position.at;
+      throw std::runtime_error("stopped");
+    }
+    TrainPosition at;
+  } stopper;
+  Session stopped(config);
+  stopped.trainer.add_hook(stopper);
+  CHECK_THROWS(stopped.trainer.fit(data, &data));
+  CHECK(stopped.recorder.warnings.empty());
+  Session resumed(config);
+  std::vector<std::string> events;
+  EventLog log(false, false);
+  log.add_sink([&](std::string_view line) { events.emplace_back(line); });
+  resumed.trainer.add_hook(log);
+  resumed.trainer.start_at(stopper.at);
+  resumed.trainer.fit(data, &data);
+  CHECK(resumed.runner.trained.empty());
+  CHECK(resumed.recorder.warnings.size() == 1);
+  CHECK(events.back().find(R"({"event":"warning","epoch":1,"text":"epoch 1 ran out)") == 0);
+}
+
 TEST_CASE("the plan of an epoch needs no history") {
   FitConfig fit;
   fit.steps_per_epoch.value = 2;
