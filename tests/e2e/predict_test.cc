@@ -266,7 +266,7 @@ model:
     - Input: {shape: [2]}
     - Dense: {units: 3, bias_initializer: {Constant: {value: 0}}, activation: softmax}
 compile: {loss: sparse_categorical_crossentropy}
-fit: {batch_size: 8, epochs: 0}
+fit: {batch_size: 8, epochs: 1}
 )");
   folder.write("new.csv", "a,b\n6,0\n-6,0\n");
   const Result result = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
@@ -576,7 +576,7 @@ fit: {batch_size: 2, epochs: 3}
   CHECK(watch({"run", "--once"}).exit_code == 0);
   const Result none = watch({"nothing"});
   CHECK(none.exit_code == 6);
-  CHECK(contains(none.err, "error[E400]: `nothing` is no run"));
+  CHECK(contains(none.err, "error[E400]: there is no folder `nothing`"));
 }
 
 }  // namespace meshtrain
