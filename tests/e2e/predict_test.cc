@@ -259,7 +259,7 @@ fit: {batch_size: 20, epochs: 30}
 TEST_CASE("predict names classes as model.class_names does, where the data have no names") {
   TemporaryFolder folder;
   train_run(folder, R"(
-data: {train: {source: random, samples: 8, shape: [2], labels: 3}}
+data: {train: {source: random, samples: 8, shape: [2], classes: 3}}
 model:
   class_names: [red, green, "light, blue"]
   layers:
