@@ -205,7 +205,10 @@ int run_export(const ExportOptions& options, Invocation&) {
   const ModelSource source = options.config.source(options.weights, false);
   Config config = load_config(source.load);
   config.data.head_tail.value = 1;  // other programs take steps in order
-  drop_padding(config.model);
+  if (format != Format::kPython) {  // a script has the layouts
+    drop_padding(config.model);
+    config.distribution.layout_map.clear();
+  }
   const bool has_compile =
       format == Format::kPython || format == Format::kJson || ends_with(options.output, ".keras");
   if (drop_expressions(config.compile) && has_compile) {

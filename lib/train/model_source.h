@@ -39,7 +39,8 @@ void drop_optimizer(CompileConfig& compile);
 // them, and what they take of targets is not known without these. Returns whether there were any.
 bool drop_expressions(CompileConfig& compile);
 
-// Leaves out `pad_to` of layers: other programs take weights of their own size.
+// Leaves out `pad_to` of layers: other programs take weights of their own size. A layout may need
+// it.
 void drop_padding(ModelConfig& model);
 
 // Returns the path of the weights: source.weights, else fit.initial_weights, else "".

@@ -257,6 +257,40 @@ TEST_CASE("scripts and architectures are written without weights as well") {
   CHECK(contains(folder.read("m.json"), R"("class_name":"Sequential")"));
 }
 
+TEST_CASE("exports know nothing of pad_to, nor of a layout that needs it") {
+  const TemporaryFolder folder;
+  folder.write("c.yaml", R"(
+distribution: {device_mesh: {shape: [1, 4], axis_names: [data, model]}, layout_map: {ids/embeddings: [model, null]}}
+data: {train: {source: csv, path: t.csv, label: y, dtype: int32}}
+model:
+  layers:
+    - Input: {shape: [2], dtype: int32}
+    - Embedding: {name: ids, input_dim: 11, output_dim: 4, pad_to: 4}
+    - Flatten
+    - Dense: {name: out, units: 1}
+compile: {loss: mse}
+fit: {batch_size: 2}
+)");
+  folder.write("t.csv", "a,b,y\n0,10,1\n7,3,0\n");
+  const auto run = [&](std::vector<std::string> words) {
+    const Result result = meshtrain(std::move(words), folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  };
+  run({"train", "c.yaml", "-o", "run", "-q"});
+  for (const char* file : {"m.keras", "m.onnx", "m.json", "m.py", "m.npz"})
+    run({"export", "run", "-o", file});
+  run({"import", "m.keras", "-o", "in"});
+  CHECK(!contains(folder.read("in/config.yaml"), "pad_to"));
+  CHECK(folder.read("in/weights.safetensors").size() ==
+        folder.read("run/weights.safetensors").size());
+  const std::string script = folder.read("m.py");
+  CHECK(contains(script,
+                 "# ids/embeddings is split with `pad_to`, which Keras has not: it stays "
+                 "whole.\n"));
+  CHECK(!contains(script, "layout_map[\"ids/embeddings\"]"));
+  CHECK(!contains(script, "pad_to="));
+}
+
 TEST_CASE("a script has one axis for DataParallel on a mesh of several") {
   const ExampleFolder folder;
   const Result script = meshtrain({"export", "small.yaml", "-o", "m.py",

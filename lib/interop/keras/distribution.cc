@@ -47,7 +47,16 @@ KerasDistribution keras_distribution(const Setup& setup) {
   const ResolvedLayouts& layouts = setup.layouts();
   const auto& weights = setup.model().weights();
   for (size_t i = 0; i < weights.size(); ++i) {
-    add(weights[i]->path, layouts.weights[i], layouts.rules[i]);
+    const Weight& weight = *weights[i];
+    const bool splits_padded =
+        weight.stored_shape() != weight.shape &&
+        !layouts.weights[i].dims[static_cast<size_t>(weight.pad_dim)].empty();
+    if (splits_padded) {
+      out.notes.push_back(fmt::format(
+          "{} is split with `pad_to`, which Keras has not: it stays whole.", weight.path));
+    } else {
+      add(weight.path, layouts.weights[i], layouts.rules[i]);
+    }
   }
   for (const auto& [key, sharding] : layouts.pins) {
     const auto rule = layouts.pin_rules.find(key);
