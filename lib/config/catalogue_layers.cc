@@ -99,10 +99,9 @@ Spec size(const char* name, const char* default_text, const char* help) {
 ClassSpec stft_spectrogram() {
   return layer_class(
       "STFTSpectrogram", "Fourier transforms of windows of a signal, by kernels that may train",
-      {choice(
-           "mode", {"log", "magnitude", "psd", "real", "imag", "angle", "stft"}, "log",
-           "what the output is: log of the magnitude, magnitude, power, angle, or parts of the "
-           "transform"),
+      {choice("mode", {"log", "magnitude", "psd", "real", "imag", "angle", "stft"}, "log",
+              "what the output is: log of the magnitude, magnitude, power, angle, or parts of the "
+              "transform"),
        size("frame_length", "256", "samples of a window"),
        size("frame_step", "null",
             "samples from window to window; half of `frame_length` when null"),

@@ -508,7 +508,8 @@ TEST_CASE("Hugging Face: the language models of configs/ are exported; other mod
   }
   {
     const TempFolder folder;
-    exported("gpt2_124m.yaml", {"~distribution", "vars.depth=1", "vars.tokens=300", "vars.pad=1"}, folder.path());
+    exported("gpt2_124m.yaml", {"~distribution", "vars.depth=1", "vars.tokens=300", "vars.pad=1"},
+             folder.path());
     const Json config = parse_json(folder.read("config.json"));
     CHECK(config["architectures"][0] == "GPT2LMHeadModel");
     CHECK(config["n_head"] == 12);
