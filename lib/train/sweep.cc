@@ -20,6 +20,7 @@
 #include "comm/child_queue.h"
 #include "config/run_files.h"
 #include "engine/devices.h"
+#include "engine/signals.h"
 #include "exec/share_cores.h"
 #include "exec/worker_pool.h"
 #include "record/progress.h"
