@@ -10,6 +10,7 @@
 #include "checkpoint/restore.h"
 #include "config/run_files.h"
 #include "config/source_like.h"
+#include "engine/check_ids.h"
 #include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/epoch_plan.h"

@@ -13,6 +13,7 @@
 #include "data/input_source.h"
 #include "data/source_files.h"
 #include "data/step_order.h"
+#include "engine/check_ids.h"
 #include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"

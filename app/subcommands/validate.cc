@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -10,6 +9,7 @@
 #include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
+#include "engine/check_ids.h"
 #include "engine/data_warnings.h"
 #include "engine/host_memory.h"
 #include "engine/run_data.h"
@@ -59,15 +59,6 @@ std::string json_of(const Diagnostics& diagnostics) {
       R"({{"valid":{},"errors":{},"warnings":{},"diagnostics":[{}],"environment":[{}]}})"
       "\n",
       !diagnostics.has_errors(), diagnostics.num_errors(), diagnostics.num_warnings(), list, names);
-}
-
-// Runs `action`; the problems of a ConfigError join `found`.
-void collect(Diagnostics& found, const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    found.append(error.diagnostics());
-  }
 }
 
 // What is wrong with mesh and layouts (E2xx) of a config that has other errors, where its model can

@@ -1,6 +1,7 @@
 // The data that a config names, read for one run.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,9 @@
 #include "engine/setup.h"
 
 namespace meshtrain {
+
+// Runs `action`; the problems of a ConfigError join `diagnostics`.
+void collect(Diagnostics& diagnostics, const std::function<void()>& action);
 
 enum class DataPart { kNone, kTrain, kValidation, kTest };
 std::string_view data_part_name(DataPart part);  // "test"
@@ -61,14 +65,5 @@ void check_same_data(const Coordinator& coordinator, const std::string& hash, co
 // named. An output that no loss and no metric reads needs no target: where there are fewer targets
 // than outputs, it gets zeros.
 void order_arrays(const Config& config, Dataset& dataset);
-
-// Checks that the ids of an Input that feeds an Embedding are rows of it (E314). JAX, and Keras on
-// JAX, would return arbitrary rows. Throws ConfigError.
-void check_input_ids(const Setup& setup, Dataset& dataset);
-
-// The same for all data of a run. Where a loss takes class ids, every id must also be one that the
-// model can predict (E312). Labels of binary crossentropy, one number
-// per sample, must be in [0, 1] (E312). Throws ConfigError.
-void check_run_ids(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain

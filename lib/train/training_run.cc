@@ -16,6 +16,7 @@
 #include "config/callback_classes.h"
 #include "config/run_files.h"
 #include "engine/adapt.h"
+#include "engine/check_ids.h"
 #include "engine/data_warnings.h"
 #include "engine/epoch_plan.h"
 #include "engine/signals.h"
