@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "nn/arguments.h"
+#include "nn/attention_axes.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
 #include "nn/roles.h"
@@ -55,7 +56,7 @@ class ProjectedAttention : public ConfiguredLayer {
     value_ = add_projection("value", {value.back()}, {groups_, value_size_});
     Shape features = output_features(query.back());
     output_ = add_projection("attention_output", {heads_, value_size_}, features);
-    scores_shape_ = scores_shape(query, key, query.size());
+    scores_shape_ = axes_.scores_shape(query, key, heads_);
     Shape out(query.begin(), query.end() - 1);
     out.insert(out.end(), features.begin(), features.end());
     return out;
@@ -68,17 +69,17 @@ class ProjectedAttention : public ConfiguredLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const AttentionInputs at = inputs_of(use, inputs.size());
-    const size_t rank = b.shape(inputs[at.query]).size();
+    const int64_t copies = copies_of_heads();
     ValueId q = project(context, query_, inputs[at.query], 1);
-    ValueId k = project(context, key_, inputs[at.key], 1);
+    ValueId k = project(context, key_, inputs[at.key], 1, copies);
     const ValueId gate = gate_.kernel == kNone
                              ? kNone
                              : b.unary("sigmoid", project(context, gate_, inputs[at.query], 1));
-    ValueId v = project(context, value_, inputs[at.value], 1);
+    ValueId v = project(context, value_, inputs[at.value], 1, copies);
     const Shape projected = b.shape(q), projected_key = b.shape(k);
-    q = in_rows(b, q, rank);
-    k = in_rows(b, k, rank);
-    v = in_rows(b, v, rank);
+    q = axes_.in_rows(b, q);
+    k = axes_.in_rows(b, k);
+    v = axes_.in_rows(b, v);
     if (config_.has("rotary")) {
       const ConfigObject& rotary = config_.arg("rotary").object();
       const ValueId positions = positions_of(context, at, inputs, b.shape(q));
@@ -89,14 +90,14 @@ class ProjectedAttention : public ConfiguredLayer {
     ValueId o = kNone;
     if (returns_scores()) {
       const ValueId weights = attention_weights(b, q, k, attention);
-      context.also(b.reshape(weights, scores_shape(projected, projected_key, rank)));
+      context.also(b.reshape(weights, axes_.scores_shape(projected, projected_key, heads_)));
       o = weigh_values(b, weights, v, attention);
     } else {
       o = attend(b, q, k, v, attention);
     }
     Shape features = projected;
     features.back() = value_size_;
-    o = from_rows(b, o, features, rank);
+    o = axes_.from_rows(b, o, features);
     if (gate != kNone) {
       o = b.mul(o, gate);
     }
@@ -213,37 +214,19 @@ class ProjectedAttention : public ConfiguredLayer {
     return {};
   }
 
-  // The dimensions that attention is over; for rank 3 the one between batch and features.
   bool set_axes(std::span<const Shape> inputs, const AttentionInputs& at,
                 Diagnostics& diagnostics) {
-    const size_t rank = inputs[at.query].size();
-    axes_ = integers_of(value_or_null(config_, "attention_axes"));
-    if (axes_.empty()) {
-      axes_.resize(rank - 2);
-      std::iota(axes_.begin(), axes_.end(), 1);
-    }
-    for (int64_t& axis : axes_) {
-      const auto counted = axis_in(axis, rank);
-      if (!counted || *counted == 0 || *counted == static_cast<int64_t>(rank) - 1) {
-        argument_error(
-            diagnostics, "attention_axes",
-            fmt::format("names {}, which is no dimension between batch and features", axis))
-            .help(fmt::format("write 1 to {}", rank - 2));
-        return false;
-      }
-      axis = *counted;
-    }
-    std::vector<int64_t> sorted = axes_;
-    std::sort(sorted.begin(), sorted.end());
-    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-      argument_error(diagnostics, "attention_axes", "names a dimension twice")
-          .help("name each only once");
+    const Shape &query = inputs[at.query], &key = inputs[at.key];
+    std::string problem;
+    axes_ =
+        AttentionAxes(integers_of(value_or_null(config_, "attention_axes")), query.size(), problem);
+    if (!problem.empty()) {
+      argument_error(diagnostics, "attention_axes", problem)
+          .help(fmt::format("write 1 to {}, each only once", query.size() - 2));
       return false;
     }
-    for (int64_t d = 1; d + 1 < static_cast<int64_t>(rank); ++d) {
-      const auto i = static_cast<size_t>(d);
-      if (std::find(axes_.begin(), axes_.end(), d) == axes_.end() &&
-          inputs[at.query][i] != inputs[at.key][i]) {
+    for (size_t d = 1; d + 1 < query.size(); ++d) {
+      if (!axes_.has(static_cast<int64_t>(d)) && query[d] != key[d]) {
         shape_error(diagnostics, inputs,
                     fmt::format("dimension {} is no attention axis, and must be the same", d))
             .help("give query and key the same size there, or name it in `attention_axes`");
@@ -270,64 +253,49 @@ class ProjectedAttention : public ConfiguredLayer {
     return projection;
   }
 
+  // Heads of queries may be split over more devices than there are heads of keys and values, which
+  // all of these devices then have. With so many copies of each, a device projects and attends to
+  // those alone that its own queries use.
+  int64_t copies_of_heads() const {
+    const auto parts = [&](const Projection& projection) {
+      const Shape& shards = weights[static_cast<size_t>(projection.kernel)].shards;
+      return shards.empty() ? 1 : shards[1];
+    };
+    const bool are_whole = parts(key_) == 1 && parts(value_) == 1;
+    return are_whole ? std::lcm(groups_, parts(query_)) / groups_ : 1;
+  }
+
+  // A kernel (features, heads, ...) or a bias (heads, ...) with each head `copies` times.
+  static ValueId copy_heads(Builder& b, ValueId x, int64_t copies, int64_t axis) {
+    std::vector<int64_t> heads_first(b.shape(x).size());
+    std::iota(heads_first.begin(), heads_first.end(), 0);
+    std::swap(heads_first[0], heads_first[static_cast<size_t>(axis)]);
+    const Shape all{b.shape(x)[static_cast<size_t>(axis)] * copies};
+    const ValueId place = b.iota(all, 0, DType::kFloat32);
+    const ValueId head = b.cast(
+        b.unary("floor", b.div(b.add(place, 0.5), static_cast<double>(copies))), DType::kInt32);
+    return b.transpose(b.gather_rows(b.transpose(x, heads_first), head), heads_first);
+  }
+
   // x times the kernel over its last `contracted` dimensions, plus the bias.
-  ValueId project(CallContext& context, const Projection& projection, ValueId x,
-                  size_t contracted) const {
+  ValueId project(CallContext& context, const Projection& projection, ValueId x, size_t contracted,
+                  int64_t copies = 1) const {
     Builder& b = context.builder;
     x = to_compute(context, x);
-    const ValueId kernel = context.weight(projection.kernel);
+    const auto weight = [&](int index, int64_t heads_axis) {
+      const ValueId own = context.weight(index);
+      return copies == 1 ? own : copy_heads(b, own, copies, heads_axis);
+    };
+    const ValueId kernel = weight(projection.kernel, 1);
     const std::string outer = letters_from('a', b.shape(x).size() - contracted);
     const std::string inner = letters_from('m', contracted);
     const std::string out = letters_from('s', b.shape(kernel).size() - contracted);
     x = b.einsum(outer + inner + "," + inner + out + "->" + outer + out, {x, kernel});
     if (projection.bias != kNone) {
-      x = b.add(x, context.weight(projection.bias));
+      x = b.add(x, weight(projection.bias, 0));
     }
     context.regularize(x);
     return x;
-  }
-
-  // Of inputs of rank > 3: all batch dimensions as one, all attention axes as one.
-  std::vector<int64_t> order_of_rows(size_t rank) const {
-    std::vector<int64_t> order;
-    for (int64_t d = 0; d + 1 < static_cast<int64_t>(rank); ++d) {
-      if (std::find(axes_.begin(), axes_.end(), d) == axes_.end()) {
-        order.push_back(d);
-      }
-    }
-    order.insert(order.end(), axes_.begin(), axes_.end());
-    order.push_back(static_cast<int64_t>(rank) - 1);  // heads
-    order.push_back(static_cast<int64_t>(rank));      // their features
-    return order;
-  }
-
-  ValueId in_rows(Builder& b, ValueId x, size_t rank) const {
-    if (rank == 3) {
-      return x;
-    }
-    const ValueId ordered = b.transpose(x, order_of_rows(rank));
-    const Shape shape = b.shape(ordered);
-    const auto batch_end = shape.begin() + static_cast<ptrdiff_t>(rank - 1 - axes_.size());
-    const auto steps_end = shape.end() - 2;
-    const auto product = [](auto begin, auto end) {
-      return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
-    };
-    return b.reshape(ordered, {product(shape.begin(), batch_end), product(batch_end, steps_end),
-                               shape[rank - 1], shape[rank]});
-  }
-
-  ValueId from_rows(Builder& b, ValueId x, const Shape& shape, size_t rank) const {
-    if (rank == 3) {
-      return x;
-    }
-    const std::vector<int64_t> order = order_of_rows(rank);
-    Shape ordered;
-    std::vector<int64_t> back(order.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      ordered.push_back(shape[static_cast<size_t>(order[i])]);
-      back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-    }
-    return b.transpose(b.reshape(x, ordered), back);
   }
 
   ValueId rotate(Builder& b, const ConfigObject& rotary, ValueId x, ValueId positions) const {
@@ -421,25 +389,7 @@ class ProjectedAttention : public ConfiguredLayer {
     return attention;
   }
 
-  // The dimensions that attention is not over, heads, those of queries, those of keys. The shapes
-  // are those of inputs of `rank`, or of their projections.
-  Shape scores_shape(const Shape& query, const Shape& key, size_t rank) const {
-    const std::vector<int64_t> order = order_of_rows(rank);
-    const auto steps = order.begin() + static_cast<ptrdiff_t>(rank - 1 - axes_.size());
-    Shape out;
-    for (auto d = order.begin(); d != steps; ++d) {
-      out.push_back(query[static_cast<size_t>(*d)]);
-    }
-    out.push_back(heads_);
-    for (const Shape* shape : {&query, &key}) {
-      for (const int64_t d : axes_) {
-        out.push_back((*shape)[static_cast<size_t>(d)]);
-      }
-    }
-    return out;
-  }
-
-  std::vector<int64_t> axes_;
+  AttentionAxes axes_;
   Shape scores_shape_;  // of the call that was built last
   Projection query_, key_, gate_, value_, output_;
 };

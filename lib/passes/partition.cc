@@ -222,15 +222,15 @@ class Partitioner {
   // Partial axes of the operands that may stay partial through this node: it is elementwise or
   // gives the same elements another order, is linear in them, and does not use them itself. A sum
   // of several partial values gives them up in `axes`: one collective of the sum takes the place of
-  // one of each term.
+  // one of each term. Of their axes it keeps those that all terms have; each term is reduced over
+  // its others.
   AxisMask partial_to_keep(const Node& node, FactorAxes& axes) {
     const bool keeps_elements = node.op->elementwise || node.op->is_view;
     if (!keeps_elements || !node.op->linearity) {
       return 0;
     }
-    AxisMask partial = 0, split = 0;
+    AxisMask partial = ~AxisMask{0}, split = 0;
     uint32_t operands = 0;
-    bool all_equal = true;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Sharding& sharding = actual(node.inputs[i]);
       split |= sharding.dim_axes();
@@ -240,15 +240,14 @@ class Partitioner {
       if (sharding.combine != Combine::kSum) {
         return 0;
       }
-      all_equal = all_equal && (partial == 0 || partial == sharding.partial);
-      partial |= sharding.partial;
+      partial &= sharding.partial;
       operands |= 1u << i;
     }
     AxisMask used = 0;
     for (const AxisList& list : axes) {
       used |= mask_of(list);
     }
-    if (partial == 0 || !all_equal) {
+    if (partial == 0 || operands == 0) {
       return 0;
     }
     const Linearity linear = linearity(node);

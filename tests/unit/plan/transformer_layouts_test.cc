@@ -143,12 +143,11 @@ TEST_CASE("transformers, heads over two axes: fewer heads of keys than devices")
   CHECK(counts(kLlama, "{shape: [2, 2, 2], axis_names: [data, kv, rep]}", rules) ==
         text({{"forward all_reduce kv rep", 2 * kLayers},
               {"forward all_reduce data", 1},
-              {"backward all_reduce kv rep", 2 * kLayers},
-              // dk and dv, each a sum over the readers of a head of keys.
-              {"backward all_reduce rep", 2 * kLayers},
-              // One a layer more than theory: the cotangent through key and value is a sum over
-              // `kv`, that through the query one over `kv` and `rep`. Only sums over the same axes
-              // are added before they are reduced.
+              {"backward all_reduce kv rep", kLayers},  // of the feed-forward layers
+              // dk and dv, each a sum over the readers of a head of keys, and the cotangent
+              // through the query, a sum over `kv` and `rep`. What is left of it is added to those
+              // through key and value, which are sums over `kv`.
+              {"backward all_reduce rep", 3 * kLayers},
               {"backward all_reduce kv", kLayers},
               {"backward all_reduce data", kLlamaWeights}}));
 }
