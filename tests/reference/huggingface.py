@@ -44,6 +44,7 @@ MODELS = {
     "bert": (hf.BertModel, hf.BertConfig(**BERT), {}, torch.float32),
     "bert_classifier": (hf.BertForSequenceClassification, hf.BertConfig(**BERT, num_labels=3, hidden_act="gelu_new"),
                         {}, torch.float32),
+    "bert_masked": (hf.BertForMaskedLM, hf.BertConfig(**BERT, hidden_act="relu"), {}, torch.float32),
     "vit": (hf.ViTForImageClassification, hf.ViTConfig(
         **ENCODER, image_size=12, patch_size=4, num_channels=3, num_labels=5), {}, torch.float32),
 }
@@ -72,6 +73,8 @@ def inputs_of(name):
     if name.startswith("bert"):
         ids["segment_ids"] = random.integers(0, 2, (BATCH, STEPS)).astype(np.int32)
         ids["padding_mask"] = np.array([[1] * STEPS, [1] * 4 + [0] * (STEPS - 4)], np.int32)
+    if name == "bert_masked":
+        ids["mask_positions"] = np.tile(np.arange(STEPS, dtype=np.int32)[::-1], (BATCH, 1))
     return ids
 
 
@@ -83,7 +86,9 @@ def run(name, model):
             out = model.float()(pixel_values=given["images"].permute(0, 3, 1, 2))
         else:
             theirs = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
-            out = model.float()(**{theirs[k]: v.long() for k, v in given.items()})
+            out = model.float()(**{theirs[k]: v.long() for k, v in given.items() if k in theirs})
+    if name == "bert_masked":
+        return [out.logits.numpy()[:, ::-1]]
     results = [out.logits] if hasattr(out, "logits") else [out.last_hidden_state]
     if getattr(out, "pooler_output", None) is not None:
         results.append(out.pooler_output)

@@ -186,7 +186,11 @@ class Description {
   void describe_bert() {
     out_.family = HuggingFaceFamily::kBert;
     read_encoder();
-    out_.architecture = out_.has_head ? "BertForSequenceClassification" : "BertModel";
+    out_.is_masked = has("masked_lm_head/output_bias");
+    out_.architecture = out_.is_masked  ? "BertForMaskedLM"
+                        : out_.has_head ? "BertForSequenceClassification"
+                                        : "BertModel";
+    out_.has_head = out_.has_head || out_.is_masked;
     out_.tokens = shape("token_embedding/embeddings", 2)[0];
     out_.positions = shape("position_embedding/embeddings", 2)[0];
     out_.segments = shape("segment_embedding/embeddings", 2)[0];
@@ -293,6 +297,9 @@ class GraphComparison {
 Config imported_config(const HuggingFaceModel& model, const Setup& setup) {
   ConfigTextOptions options;
   options.context = setup.model().calls()[setup.model().inputs()[0]].output_shape.back();
+  options.masks = model.is_masked
+                      ? setup.model().calls()[setup.model().inputs().back()].output_shape.back()
+                      : 0;
   LoadOptions load;
   load.source =
       std::make_shared<SourceFile>(SourceFile{"config.yaml", huggingface_yaml(model, options)});

@@ -13,7 +13,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/load.h"
-#include "data/tokenizer/spec.h"
+#include "data/tokenizer/tokenizer.h"
 #include "engine/weights.h"
 #include "interop/huggingface/config_text.h"
 #include "interop/huggingface/directory.h"
@@ -56,43 +56,54 @@ std::string name_in(const HuggingFaceDirectory& directory, const TensorRule& rul
   return "";
 }
 
-// A tied head may be in the file as well; then it must be the table.
-void check_tied(const HuggingFaceDirectory& directory, const HuggingFaceModel& model,
-                const std::string& table, std::vector<std::string>& problems) {
-  const char* const head = "lm_head.weight";
-  if (!model.has_head || !model.is_tied || table.empty() || directory.find(head) == nullptr) {
+// A tied tensor may be in the file as well; then it must be `owner`.
+void check_tied(const HuggingFaceDirectory& directory, const std::string& owner,
+                const std::string& tied, std::vector<std::string>& problems) {
+  if (directory.find(owner) == nullptr || directory.find(tied) == nullptr) {
     return;
   }
-  const HostTensor a = directory.read(table), b = directory.read(head);
+  const HostTensor a = directory.read(owner), b = directory.read(tied);
   if (a.dtype() != b.dtype() || a.shape() != b.shape() ||
       std::memcmp(a.bytes(), b.bytes(), a.num_bytes()) != 0) {
     problems.push_back(fmt::format(
         "{} differs from {}, but config.json ties them: `tie_word_embeddings` should be false",
-        head, table));
+        tied, owner));
   }
+}
+
+// The tensors that repeat those of other rules, by the names of both.
+std::vector<std::pair<std::string, std::string>> tied_tensors(const HuggingFaceModel& model,
+                                                              const std::string& table) {
+  if (!model.has_head || !model.is_tied) {
+    return {};
+  }
+  if (model.is_masked) {
+    return {{table, "cls.predictions.decoder.weight"},
+            {"cls.predictions.bias", "cls.predictions.decoder.bias"}};
+  }
+  return {{table, "lm_head.weight"}};
 }
 
 class Importer {
  public:
-  Importer(const std::string& folder) : directory_(folder) {}
+  Importer(const std::string& folder, const std::string& architecture)
+      : directory_(folder), read_as_(architecture) {}
 
   HuggingFaceImport run(const std::string& config_path, const std::string& initial_weights) {
     HuggingFaceImport out;
     model_ = read_huggingface_config(directory_.config(), directory_.path_of("config.json"),
-                                     out.dropped);
+                                     out.dropped, read_as_);
     const std::string pooler = "pooler.dense.weight";
     model_.has_pooler = directory_.find(pooler) != nullptr ||
                         directory_.find(base_prefix(model_.family) + pooler) != nullptr;
-    if (model_.family == HuggingFaceFamily::kVit && model_.has_head) {
+    if ((model_.family == HuggingFaceFamily::kVit && model_.has_head) || model_.is_masked) {
       model_.has_pooler = false;
     }
     out.architecture = model_.architecture;
     rules_ = tensor_rules(model_);
     match();
-    if (model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama) {
-      read_tokenizer(out);
-    }
-    warn_of_other_tokenizers(out);
+    read_tokenizer(out);
+    warn_of_unused(out);
     warn_of_more_ends(out);
     out.yaml = yaml(out, initial_weights);
     convert(out, config_path);
@@ -125,7 +136,9 @@ class Importer {
                                        shape_string(directory_.find(name)->shape)));
       }
     }
-    check_tied(directory_, model_, names_.empty() ? "" : names_[0], problems);
+    for (const auto& [owner, tied] : tied_tensors(model_, names_[0])) {
+      check_tied(directory_, owner, tied, problems);
+    }
     if (!problems.empty()) {
       Diagnostics diagnostics;
       note_each(diagnostics.error(
@@ -139,39 +152,55 @@ class Importer {
   }
 
   bool is_dropped(const std::string& name) const {
-    return (starts_with(name, "cls.") && model_.drops_head) ||
+    constexpr const char* kHeads[] = {"cls.", "classifier.", "lm_head."};
+    const bool is_of_head = std::any_of(std::begin(kHeads), std::end(kHeads),
+                                        [&](const char* head) { return starts_with(name, head); });
+    return (is_of_head && model_.drops_head) || is_unused_by_masked(name) ||
+           (model_.is_masked && starts_with(name, "cls.predictions.decoder.")) ||
            (name == "lm_head.weight" && (model_.is_tied || !model_.has_head));
   }
 
-  void read_tokenizer(HuggingFaceImport& out) {
-    if (!directory_.has_file("tokenizer.json") &&
-        !(directory_.has_file("vocab.json") && directory_.has_file("merges.txt"))) {
+  // Parts of a BertForPreTraining that its BertForMaskedLM does not have.
+  bool is_unused_by_masked(const std::string& name) const {
+    return model_.is_masked && (name.find("pooler.") != std::string::npos ||
+                                starts_with(name, "cls.seq_relationship."));
+  }
+
+  void warn_of_unused(HuggingFaceImport& out) const {
+    for (const auto& [name, file] : directory_.tensors()) {
+      if (is_unused_by_masked(name)) {
+        out.dropped.push_back(
+            "the pooler and the head of next sentences: a BertForMaskedLM has none");
+        return;
+      }
+    }
+  }
+
+  bool is_decoder() const {
+    return model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama;
+  }
+
+  bool has_tokenizer() const {
+    constexpr const char* kFiles[] = {"tokenizer.json", "vocab.txt", "tokenizer.model",
+                                      "spiece.model"};
+    const auto has = [&](const char* file) { return directory_.has_file(file); };
+    return std::any_of(std::begin(kFiles), std::end(kFiles), has) ||
+           (has("vocab.json") && has("merges.txt"));
+  }
+
+  void read_tokenizer(HuggingFaceImport& out) const {
+    if (!has_tokenizer()) {
       return;
     }
     try {
       std::string text = read_tokenizer_text(directory_.folder());
-      parse_tokenizer(text, directory_.path_of("tokenizer.json"));
+      const Tokenizer tokenizer(text, directory_.folder());
       out.tokenizer = std::move(text);
+      out.takes_tokenizer = is_decoder();
     } catch (const ConfigError& error) {
       const std::vector<Diagnostic>& list = error.diagnostics().list();
-      out.dropped.push_back(list.empty() ? "the tokenizer" : list.front().message);
-    }
-  }
-
-  // Tokenizers that no config of this model reads by itself.
-  void warn_of_other_tokenizers(HuggingFaceImport& out) const {
-    const bool is_decoder =
-        model_.family == HuggingFaceFamily::kGpt2 || model_.family == HuggingFaceFamily::kLlama;
-    if (is_decoder && (!out.tokenizer.empty() || directory_.has_file("tokenizer.json"))) {
-      return;  // it came along, or the reason why not is there
-    }
-    for (const char* file : {"tokenizer.json", "vocab.txt", "tokenizer.model"}) {
-      if (directory_.has_file(file)) {
-        out.dropped.push_back(
-            fmt::format("the tokenizer in `{}`: texts take it as `vocabulary: {{tokenizer: {}}}`",
-                        printable(file), printable(directory_.folder())));
-        return;
-      }
+      out.dropped.push_back("the tokenizer: " +
+                            (list.empty() ? "it cannot be read" : list.front().message));
     }
   }
 
@@ -183,7 +212,7 @@ class Importer {
   // `document_separator` is one id.
   void warn_of_more_ends(HuggingFaceImport& out) const {
     const std::vector<int64_t> ends = ends_of_texts();
-    if (!out.tokenizer.empty() && ends.size() > 1) {
+    if (out.takes_tokenizer && ends.size() > 1) {
       out.dropped.push_back(fmt::format(
           "{} of `eos_token_id` as `document_separator`, which is {}, the first; `generate` ends "
           "at each",
@@ -201,7 +230,7 @@ class Importer {
     options.name = options.name == "." || options.name == ".." ? "" : options.name;
     options.initial_weights = initial_weights;
     options.dropped = out.dropped;
-    options.has_tokenizer = !out.tokenizer.empty();
+    options.has_tokenizer = out.takes_tokenizer;
     if (const std::vector<int64_t> ends = ends_of_texts(); !ends.empty()) {
       options.separator = ends[0];
     }
@@ -240,6 +269,7 @@ class Importer {
   }
 
   HuggingFaceDirectory directory_;
+  std::string read_as_;
   HuggingFaceModel model_;
   std::vector<TensorRule> rules_;
   std::vector<std::string> names_;  // of the rules' tensors in the file
@@ -248,8 +278,9 @@ class Importer {
 }  // namespace
 
 HuggingFaceImport import_huggingface(const std::string& folder, const std::string& config_path,
-                                     const std::string& initial_weights) {
-  return Importer(folder).run(config_path, initial_weights);
+                                     const std::string& initial_weights,
+                                     const std::string& architecture) {
+  return Importer(folder, architecture).run(config_path, initial_weights);
 }
 
 }  // namespace meshtrain

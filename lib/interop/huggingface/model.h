@@ -32,6 +32,7 @@ struct HuggingFaceModel {
   std::string architecture;  // "GPT2LMHeadModel"
   // Whether it ends with logits: of tokens (GPT-2, Llama) or classes (BERT, ViT).
   bool has_head = false;
+  bool is_masked = false;   // BERT's logits are those of the tokens at `mask_positions`
   bool drops_head = false;  // it ended with another one, which is not taken over
   int64_t depth = 0, width = 0, heads = 0, key_heads = 0, head_size = 0, inner = 0;
   int64_t tokens = 0, positions = 0, segments = 0;  // rows of the tables
@@ -47,6 +48,12 @@ struct HuggingFaceModel {
   double embedding_dropout = 0, dropout = 0, attention_dropout = 0, head_dropout = 0;
   std::string activation;  // as config.json names it
   RopeSettings rope;
+  int64_t sliding_window = 0;  // Mistral: steps that attention sees; 0: all
+  // Of Keras Hub's models: the decoders' mask of padding beside the ids, names of BERT's two
+  // outputs, the mean of all tokens in place of the first one, and what the head has of its own.
+  bool has_padding_mask = false, has_named_outputs = false, has_mean_pooling = false;
+  std::string head_activation;
+  double head_epsilon = 0;
   HuggingFaceExtras extras;
 };
 
@@ -56,8 +63,10 @@ std::string known_architectures();
 // `json` is the text of a config.json and `path` its place. Adds what is not taken over to
 // `dropped`. Throws ConfigError E405 for a text that is no JSON object, E416 with every field that
 // is missing, malformed or not supported, and for other architectures (exit 6).
+// `architecture`: which one to read it as; empty: the one that it names.
 HuggingFaceModel read_huggingface_config(const std::string& json, const std::string& path,
-                                         std::vector<std::string>& dropped);
+                                         std::vector<std::string>& dropped,
+                                         const std::string& architecture = "");
 
 // The config.json of a model whose weights have this dtype.
 std::string huggingface_config(const HuggingFaceModel& model, DType dtype);

@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/diagnostic.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "interop/huggingface/fields.h"
 #include "interop/huggingface/model.h"
 
 namespace meshtrain {
 namespace {
 
 using Json = nlohmann::json;
+using Fields = ConfigFields;
+constexpr int64_t kMostLayers = ConfigFields::kMostLayers;
 
 struct Architecture {
   const char* name;
@@ -24,7 +26,7 @@ struct Architecture {
   const char* dropped_head;  // what of it is not taken over; null: nothing
 };
 
-constexpr int64_t kMostLayers = 10000;
+constexpr const char* kMaskedBert = "BertForMaskedLM";
 constexpr const char* kHeadDropped = "the head (`cls`)";
 
 const std::vector<Architecture>& architectures() {
@@ -36,109 +38,13 @@ const std::vector<Architecture>& architectures() {
       {"LlamaModel", F::kLlama, false, nullptr},
       {"BertForSequenceClassification", F::kBert, true, nullptr},
       {"BertModel", F::kBert, false, nullptr},
-      {"BertForMaskedLM", F::kBert, false, kHeadDropped},
+      {"BertForMaskedLM", F::kBert, true, nullptr},
       {"BertForPreTraining", F::kBert, false, kHeadDropped},
       {"ViTForImageClassification", F::kVit, true, nullptr},
       {"ViTModel", F::kVit, false, nullptr},
   };
   return kAll;
 }
-
-// Fields of an object; what is wrong with them is collected.
-class Fields {
- public:
-  Fields(const Json& json, std::string prefix, std::vector<std::string>& problems)
-      : json_(json), prefix_(std::move(prefix)), problems_(problems) {}
-
-  const Json* find(const char* key) const {
-    const auto found = json_.find(key);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  int64_t size(const char* key, int64_t otherwise,
-               int64_t most = std::numeric_limits<int32_t>::max()) {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    if (!value->is_number_integer() || value->get<int64_t>() < 1 || value->get<int64_t>() > most) {
-      wrong(key, *value, fmt::format("a whole number from 1 to {}", most));
-      return otherwise;
-    }
-    return value->get<int64_t>();
-  }
-  double number(const char* key, double otherwise, double least = 0) {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    if (!value->is_number() || !(value->get<double>() >= least)) {
-      wrong(key, *value, fmt::format("a number of at least {}", least));
-      return otherwise;
-    }
-    return value->get<double>();
-  }
-  double rate(const char* key, double otherwise) {
-    const double rate = number(key, otherwise);
-    if (rate >= 1) {
-      wrong(key, json_.at(key), "a rate below 1");
-      return otherwise;
-    }
-    return rate;
-  }
-  bool flag(const char* key, bool otherwise) {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    if (!value->is_boolean()) {
-      wrong(key, *value, "true or false");
-      return otherwise;
-    }
-    return value->get<bool>();
-  }
-  std::string word(const char* key, const char* otherwise) {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    if (!value->is_string()) {
-      wrong(key, *value, "a text");
-      return otherwise;
-    }
-    return value->get<std::string>();
-  }
-  std::string activation(const char* key, const char* otherwise) {
-    const std::string name = word(key, otherwise);
-    if (activation_text(name).empty()) {
-      std::vector<std::string> known;
-      for (const auto& [theirs, ours] : activation_names()) {
-        known.push_back(theirs);
-      }
-      wrong(key, Json(name), fmt::format("one of {}", join(known, ", ")));
-      return otherwise;
-    }
-    return name;
-  }
-  // Only `allowed` is supported.
-  void only(const char* key, const Json& allowed) {
-    const Json* value = find(key);
-    if (value != nullptr && *value != allowed) {
-      wrong(key, *value, fmt::format("{}, which alone is supported", allowed.dump()));
-    }
-  }
-  void wrong(const char* key, const Json& value, const std::string& wanted) {
-    problems_.push_back(
-        fmt::format("`{}{}` is {}, not {}", prefix_, key,
-                    printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)), wanted));
-  }
-  void problem(std::string text) { problems_.push_back(std::move(text)); }
-  std::vector<std::string>& problems() { return problems_; }
-
- private:
-  const Json& json_;
-  std::string prefix_;
-  std::vector<std::string>& problems_;
-};
 
 // transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`.
 RopeSettings read_rope(Fields& fields) {
@@ -244,6 +150,12 @@ void read_bert(Fields& f, HuggingFaceModel& m) {
   m.head_dropout = f.rate("classifier_dropout", m.dropout);
   f.only("position_embedding_type", "absolute");
   f.only("is_decoder", false);
+  if (m.is_masked) {
+    f.only("tie_word_embeddings", true);
+    m.is_tied = true;
+    m.loss =
+        "{SparseCategoricalCrossentropy: {from_logits: true, reduction: mean_with_sample_weight}}";
+  }
   f.only("add_cross_attention", false);
 }
 
@@ -327,7 +239,7 @@ void read_problem_type(const Json& json, HuggingFaceModel& m, std::vector<std::s
 // The names of `id2label`, {"0": "cat", "1": "dog"}; none where they are transformers' defaults.
 void read_class_names(const Json& json, HuggingFaceModel& m, std::vector<std::string>& dropped) {
   const auto labels = json.find("id2label");
-  if (!m.has_head || labels == json.end() || !labels->is_object()) {
+  if (!m.has_head || m.is_masked || labels == json.end() || !labels->is_object()) {
     return;
   }
   bool has_names = false;
@@ -346,13 +258,14 @@ void read_class_names(const Json& json, HuggingFaceModel& m, std::vector<std::st
   }
 }
 
-// The architecture of `architectures`, else the usual one of `model_type`.
-const Architecture& find_architecture(const Json& json, const std::string& path) {
-  std::string name;
-  if (const auto given = json.find("architectures");
-      given != json.end() && given->is_array() && !given->empty() && (*given)[0].is_string()) {
+// The architecture `name`, else that of `architectures`, else the usual one of `model_type`.
+const Architecture& find_architecture(const Json& json, const std::string& path, std::string name) {
+  const auto given = json.find("architectures");
+  const bool is_given =
+      given != json.end() && given->is_array() && !given->empty() && (*given)[0].is_string();
+  if (name.empty() && is_given) {
     name = (*given)[0].get<std::string>();
-  } else {
+  } else if (name.empty()) {
     const auto type = json.find("model_type");
     const std::string word =
         type != json.end() && type->is_string() ? type->get<std::string>() : std::string();
@@ -427,16 +340,19 @@ std::string activation_text(const std::string& name) {
 }
 
 HuggingFaceModel read_huggingface_config(const std::string& text, const std::string& path,
-                                         std::vector<std::string>& dropped) {
+                                         std::vector<std::string>& dropped,
+                                         const std::string& read_as) {
   const Json json = parse_json(text);
   if (!json.is_object()) {
     refuse_text(json, text, path);
   }
-  const Architecture& architecture = find_architecture(json, path);
+  const Architecture& architecture = find_architecture(json, path, read_as);
   HuggingFaceModel model;
   model.family = architecture.family;
   model.architecture = architecture.name;
   model.has_head = architecture.has_head;
+  model.is_masked = model.architecture == kMaskedBert;
+  model.drops_head = !read_as.empty() && !model.has_head;
   std::vector<std::string> problems;
   Fields fields(json, "", problems);
   switch (model.family) {
@@ -475,7 +391,7 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
   }
   if (is_encoder) {
     read_class_names(json, model, dropped);
-    if (model.has_head) {
+    if (model.has_head && !model.is_masked) {
       read_problem_type(json, model, dropped);
     }
   }

@@ -143,8 +143,19 @@ class Rules {
     if (m_.has_pooler) {
       add_linear("pooler.dense", m_.width, m_.width, "pooled_dense");
     }
-    if (m_.has_head) {
+    if (m_.has_head && !m_.is_masked) {
       add_head("classifier", m_.classes, "classifier");
+    }
+  }
+  // The head of a masked language model, whose second product is the table of tokens.
+  void add_masked_head() {
+    const size_t first = rules_.size();
+    add("cls.predictions.bias", {m_.tokens}, "masked_lm_head/output_bias");
+    add_linear("cls.predictions.transform.dense", m_.width, m_.width,
+               "masked_lm_head/intermediate_dense");
+    add_norm("cls.predictions.transform.LayerNorm", "masked_lm_head/intermediate_layer_norm");
+    for (size_t i = first; i < rules_.size(); ++i) {
+      rules_[i].in_base = false;
     }
   }
 
@@ -161,6 +172,9 @@ class Rules {
                         "attention.output.LayerNorm", "output.LayerNorm");
     }
     add_classifier();
+    if (m_.is_masked) {
+      add_masked_head();
+    }
   }
 
   void add_vit() {

@@ -75,7 +75,7 @@ void add_encoder(const HuggingFaceModel& m, FieldsJson& json) {
   json["layer_norm_eps"] = m.epsilon;
   json["hidden_dropout_prob"] = m.dropout;
   json["attention_probs_dropout_prob"] = m.attention_dropout;
-  if (m.has_head) {  // `num_labels` is a count of these
+  if (m.has_head && !m.is_masked) {  // `num_labels` is a count of these
     FieldsJson labels = FieldsJson::object(), ids = FieldsJson::object();
     for (int64_t i = 0; i < m.classes; ++i) {
       const std::string label = m.extras.class_names.empty()
@@ -97,6 +97,9 @@ void add_bert(const HuggingFaceModel& m, FieldsJson& json) {
   json["type_vocab_size"] = m.segments;
   json["classifier_dropout"] = m.head_dropout;
   json["position_embedding_type"] = "absolute";
+  if (m.is_masked) {
+    json["tie_word_embeddings"] = true;
+  }
 }
 
 void add_vit(const HuggingFaceModel& m, FieldsJson& json) {

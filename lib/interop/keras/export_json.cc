@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "interop/keras/export_graph.h"
 #include "interop/keras/export_objects.h"
 #include "interop/keras/weights.h"
@@ -149,7 +151,16 @@ class JsonWriter {
       refuse_export(owner, "`rotary`");
     }
     add_dtype(config);
-    return serialized_layer(object.class_name, std::move(config));
+    if (const int table = tied_embedding(model_, made); table != kNone) {
+      config["token_embedding"] = layer(table);
+    }
+    OrderedJson out = serialized_layer(object.class_name, std::move(config));
+    const bool is_tied = std::any_of(model_.layers().begin(), model_.layers().end(),
+                                     [&](const auto& other) { return other->tied == &made; });
+    if (is_tied) {  // both places are one layer
+      out["shared_object_id"] = entry.layer + 1;
+    }
+    return out;
   }
 
   OrderedJson named_or_object(const ConfigObject& object, Category category) const {

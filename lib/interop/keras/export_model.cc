@@ -15,8 +15,10 @@
 namespace meshtrain {
 namespace {
 
-// Arguments that Keras' constructors do not have.
-constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay", "pad_to"};
+// Arguments that Keras' constructors do not have, or that name a layer which they take
+// (tied_embedding()).
+constexpr std::string_view kOurs[] = {"inputs", "call", "exclude_from_weight_decay", "pad_to",
+                                      "token_embedding"};
 
 // Arguments with a default here, which Keras' constructors require.
 bool is_required_in_keras(const ConfigObject& object, const Spec& arg) {
@@ -110,6 +112,22 @@ ConfigObject keras_optimizer(const Config& config, const Model& model) {
   const ConfigObject& optimizer = config.compile.optimizer;
   return is_keras_sequential(config.model, model) ? with_prefix(optimizer, model.name() + "/")
                                                   : optimizer;
+}
+
+int tied_embedding(const Model& model, const Layer& layer) {
+  if (layer.tied == nullptr) {
+    return kNone;
+  }
+  if (layer.tied->class_name != "ReversibleEmbedding") {  // which alone is called with `reverse`
+    refuse_export(fmt::format("layer `{}`", layer.name),
+                  fmt::format("`token_embedding` of an {}", layer.tied->class_name));
+  }
+  for (size_t i = 0; i < model.calls().size(); ++i) {
+    if (model.calls()[i].layer == layer.tied_index) {
+      return static_cast<int>(i);
+    }
+  }
+  return kNone;
 }
 
 std::string bare_name(const ConfigObject& object, Category category) {

@@ -32,6 +32,10 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
 // begin with its name.
 ConfigObject keras_optimizer(const Config& config, const Model& model);
 
+// The first call of the layer that Keras' constructor takes as `token_embedding`; kNone where the
+// layer has no other one's table. Throws E417 where that is no ReversibleEmbedding.
+int tied_embedding(const Model& model, const Layer& layer);
+
 // A loss, metric or optimizer that is just a name: "mse"; empty when it has arguments.
 std::string bare_name(const ConfigObject& object, Category category);
 

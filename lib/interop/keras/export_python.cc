@@ -143,7 +143,10 @@ class ScriptWriter {
         uses[call.is_input ? -1 : call.layer]++;
       }
     }
-    std::map<int, std::string> shared;
+    for (const auto& layer : model_.layers()) {
+      uses[layer->tied_index]++;
+    }
+    std::map<int, std::string>& shared = layer_variables_;  // used more than once
     std::vector<std::string> variables;
     for (size_t i = 0; i < model_.calls().size(); ++i) {
       const Model::Call& call = model_.calls()[i];
@@ -283,6 +286,10 @@ class ScriptWriter {
           parts.push_back(fmt::format("{}={}", spec->name, python_argument(*value, *spec)));
         }
       }
+      const Layer& layer = *model_.layers()[entry.layer];
+      if (tied_embedding(model_, layer) != kNone) {
+        parts.push_back("token_embedding=" + layer_variables_.at(layer.tied_index));
+      }
     }
     parts.push_back(fmt::format("name={}", python_text(names_.of_call(call))));
     return fmt::format("{}.{}({})", entry.is_input ? "keras" : module_of_layer(object.class_name),
@@ -371,6 +378,7 @@ class ScriptWriter {
   KerasNames names_;
   LayerConfigs configs_;
   std::set<std::string> identifiers_;
+  std::map<int, std::string> layer_variables_;  // of layers that are named, by their index
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "config/layer_names.h"
 #include "config/precision.h"
 #include "config/schema.h"
+#include "interop/keras/hub.h"
 #include "interop/keras/import_compile.h"
 #include "interop/keras/import_graph.h"
 #include "interop/keras/import_shapes.h"
@@ -157,8 +158,8 @@ class ConfigWriter {
     if (layer.class_name == "Input") {
       parts = input_args(layer);
     } else {
-      args = values_.arguments(spec, without_arrays(layer.config, owner_of(layer)), owner_of(layer),
-                               {"name", "dtype", "inputs"});
+      args = values_.arguments(spec, without_arrays(with_outer_penalty(layer), owner_of(layer)),
+                               owner_of(layer), {"name", "dtype", "inputs"});
       drop_implied(layer, args);
       add_dtype(layer, spec, parts);
     }
@@ -177,6 +178,48 @@ class ConfigWriter {
       return fmt::format("    - {}\n", layer.class_name);
     }
     return fmt::format("    - {}: {{{}}}\n", layer.class_name, join(parts, ", "));
+  }
+
+  // Takes the penalty of the output of the layer within; null where it has none.
+  static Json take_inner_penalty(Json& config, const char* part) {
+    const auto inner = config.find(part);
+    if (inner == config.end() || !inner->is_object() || !inner->contains("config") ||
+        !inner->at("config").is_object()) {
+      return {};
+    }
+    Json penalty = inner->at("config").value("activity_regularizer", Json());
+    inner->at("config").erase("activity_regularizer");
+    if (penalty.is_object()) {
+      penalty.erase("shared_object_id");
+    }
+    return penalty;
+  }
+
+  // Layers within a layer have no outputs of their own here. The penalties of both directions of a
+  // Bidirectional that joins their outputs, sums over elements, are the penalty of what it joined.
+  Json with_outer_penalty(const KerasLayer& layer) {
+    static const std::set<Json> kSums = {"L1", "L2", "L1L2"};
+    Json config = layer.config;
+    const Json penalty = take_inner_penalty(config, "layer");
+    const Json backward = config.value("backward_layer", Json()).is_null()
+                              ? penalty
+                              : take_inner_penalty(config, "backward_layer");
+    if (penalty.is_null() && backward.is_null()) {
+      return config;
+    }
+    const Json merge_mode = config.value("merge_mode", Json("concat"));
+    if (layer.class_name == "Bidirectional" && penalty == backward && penalty.is_object() &&
+        kSums.contains(penalty.value("class_name", Json())) &&
+        (merge_mode.is_null() || merge_mode == "concat") &&
+        config.value("activity_regularizer", Json()).is_null()) {
+      config["activity_regularizer"] = penalty;
+    } else {
+      problems_.push_back(
+          fmt::format("{}: an `activity_regularizer` of the layer within is not here; give it to "
+                      "the {} itself, which penalizes its own output",
+                      owner_of(layer), layer.class_name));
+    }
+    return config;
   }
 
   // A Constant of an array, as of word vectors made elsewhere, is no value of a config: where the
@@ -373,6 +416,12 @@ class ConfigWriter {
 }  // namespace
 
 ImportedModel import_keras(const std::string& json, const ImportOptions& options) {
+  if (json.find("keras_hub") != std::string::npos || json.find("keras_nlp") != std::string::npos) {
+    const Json parsed = parse_keras_json(json, options.file);
+    if (is_hub_model(parsed)) {
+      return import_hub(parsed, options);
+    }
+  }
   KerasModel model = read_keras_graph(json, options.file);
   set_input_shapes(model, options.shapes);
   ImportedModel out = ConfigWriter(model, options).write();

@@ -9,12 +9,14 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/cells.h"
 #include "config/layer_names.h"
 #include "interop/keras/import_chain.h"
 #include "interop/keras/import_masks.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
 #include "interop/keras/import_unused.h"
+#include "interop/keras/import_values.h"
 #include "interop/keras/weights.h"
 
 namespace meshtrain {
@@ -384,6 +386,10 @@ class GraphReader {
                (find_class(Category::kLayer, made.class_name) == nullptr ||
                 made.class_name == "Call" || made.class_name == "Repeat")) {
       json_.refuse(made.name, made.class_name, "is not in meshtrain");
+    } else if (is_cell_class(made.class_name)) {
+      json_.refuse(made.name, made.class_name,
+                   "is called by itself, for one step; here cells stand in an RNN: "
+                   "keras.layers.RNN(cell) over a sequence of one step gives the same");
     }
   }
 

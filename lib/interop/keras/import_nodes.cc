@@ -66,6 +66,9 @@ std::vector<std::string> roles_of(const std::string& class_name) {
   if (class_name == "TransformerEncoder") {
     return {"inputs", "padding_mask", "attention_mask"};
   }
+  if (class_name == "MaskedLMHead") {
+    return {"inputs", "mask_positions"};
+  }
   if (class_name == "TransformerDecoder") {
     return {"decoder_sequence",       "encoder_sequence",     "decoder_padding_mask",
             "decoder_attention_mask", "encoder_padding_mask", "encoder_attention_mask"};

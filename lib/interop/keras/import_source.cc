@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
+#include "data/tokenizer/tokenizer.h"
 #include "interop/keras/archive.h"
+#include "interop/keras/hub.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -33,11 +38,112 @@ std::string weights_of_json(const std::string& json) {
   return fs::exists(path, error) ? path : "";
 }
 
+std::string path_in(const std::string& folder, const char* name) {
+  return (fs::path(folder) / name).string();
+}
+
+bool has_file(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// One file, or the files that Keras' index of shards names.
+H5File read_backbone_weights(const std::string& folder, std::string& path) {
+  path = path_in(folder, "model.weights.h5");
+  const std::string index = path_in(folder, "model.weights.json");
+  if (has_file(path) || !has_file(index)) {
+    return read_h5(path);
+  }
+  path = index;
+  const Json json = parse_keras_json(read_json(index), index);
+  std::set<std::string> names;
+  for (const Json& files : KerasJson(index).need(json, "weight_map", "the index")) {
+    for (const Json& file : files.is_array() ? files : Json::array({files})) {
+      if (!file.is_string() || fs::path(file.get<std::string>()).has_parent_path()) {
+        read_error("E405", index, "`weight_map` has {}, which is no file of this folder",
+                   printable(file.dump()));
+      }
+      names.insert(file.get<std::string>());
+    }
+  }
+  H5File out;
+  for (const std::string& name : names) {
+    for (NamedTensor& dataset : read_h5(path_in(folder, name.c_str())).datasets) {
+      out.datasets.push_back(std::move(dataset));
+    }
+  }
+  return out;
+}
+
+// The weights of a preset as a whole task has them: the backbone's within a group.
+H5File read_preset_weights(const std::string& folder, std::string& path) {
+  H5File out = read_backbone_weights(folder, path);
+  const std::string task = path_in(folder, "task.weights.h5");
+  if (!has_file(task)) {
+    return out;
+  }
+  for (NamedTensor& dataset : out.datasets) {
+    dataset.name = "layers/backbone/" + dataset.name;
+  }
+  for (NamedTensor& dataset : read_h5(task).datasets) {
+    out.datasets.push_back(std::move(dataset));
+  }
+  return out;
+}
+
+KerasSource read_preset(const std::string& folder, const std::string& given_weights) {
+  KerasSource source{folder, {}, {}, {}, folder};
+  const std::string task = path_in(folder, "task.json");
+  source.json = read_json(has_file(task) ? task : path_in(folder, "config.json"));
+  if (given_weights.empty()) {
+    source.weights = read_preset_weights(folder, source.weights_path);
+  } else {
+    source.weights_path = given_weights;
+    source.weights = read_h5(given_weights);
+  }
+  if (!has_file(path_in(folder, "assets/tokenizer"))) {
+    return source;
+  }
+  try {
+    std::string text = read_tokenizer_text(folder);
+    const Tokenizer tokenizer(text, folder);
+    source.tokenizer = std::move(text);
+  } catch (const ConfigError& error) {
+    const std::vector<Diagnostic>& list = error.diagnostics().list();
+    source.tokenizer_problem = list.empty() ? "it cannot be read" : list.front().message;
+  }
+  return source;
+}
+
+// The model of a whole model's .h5, with what Keras wrote of its training in the form of a .keras.
+std::string json_of_h5(const H5File& file, const std::string& path) {
+  if (file.model_config.empty()) {
+    throw ConfigError("E140", {}, fmt::format("`{}` has weights alone, and no model", path))
+        .help("import what model.to_json() wrote, with --weights " + path);
+  }
+  Json model = parse_keras_json(file.model_config, path);
+  Json training = parse_json(file.training_config);
+  if (model.is_object() && training.is_object()) {
+    training["optimizer"] = training.value("optimizer_config", Json());
+    model["compile_config"] = std::move(training);
+  }
+  return model.dump();
+}
+
 }  // namespace
+
+bool is_hub_preset(const std::string& folder) {
+  const std::string path = path_in(folder, "config.json");
+  return has_file(path) && is_hub_model(parse_json(read_json(path)));
+}
 
 KerasSource read_keras_source(const std::string& model, const std::string& given_weights) {
   KerasSource source{model, {}, {}, {}, model};
   const std::string name = to_lower(model);
+  std::error_code no_folder;
+  if (fs::is_directory(model, no_folder)) {
+    return read_preset(model, given_weights);
+  }
   if (ends_with(name, ".keras")) {
     KerasArchive archive = read_keras_archive(model);
     source.json = std::move(archive.config);
@@ -62,13 +168,16 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
               "nothing is downloaded: give the folder of a Hugging Face model on this machine, a "
               "model.keras or a model.json");
     }
-    const bool is_h5 = ends_with(name, ".h5") || ends_with(name, ".hdf5");
-    throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
-        .help(is_h5
-                  ? "a whole model: keras.models.load_model(FILE).save(\"m.keras\"), and import "
-                    "that; of weights alone, import model.to_json() with --weights"
-                  : "give a model.keras, a model.json that model.to_json() wrote, or the folder of "
-                    "a Hugging Face model");
+    if (!ends_with(name, ".h5") && !ends_with(name, ".hdf5")) {
+      throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
+          .help(
+              "give a model.keras, a model.h5, a model.json that model.to_json() wrote, or the "
+              "folder of a Hugging Face model");
+    }
+    H5File file = read_h5(model);
+    source.json = json_of_h5(file, model);
+    source.version = printable(file.keras_version);
+    source.weights = std::move(file);
   }
   const std::string weights =
       !given_weights.empty() || source.weights ? given_weights : weights_of_json(model);

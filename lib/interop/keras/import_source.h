@@ -12,10 +12,16 @@ struct KerasSource {
   std::string path, json, version;
   std::optional<H5File> weights;
   std::string weights_path;  // the file that `weights` are of
+  // Of a preset with a tokenizer: the text of a tokenizer.json, or why there is none here.
+  std::string tokenizer, tokenizer_problem;
 };
 
-// Reads `model`: a .keras, or a .json with `weights`, or with the .weights.h5 beside it. Throws
-// ConfigError E140 for another kind of file, E404 and E405 for one that cannot be read.
+// Whether Keras Hub's save_to_preset() wrote this folder.
+bool is_hub_preset(const std::string& folder);
+
+// Reads `model`: a .keras, a whole model as .h5, or a .json with `weights`, or with the .weights.h5
+// beside it, or a preset of Keras Hub. Throws ConfigError E140 for another kind of file, E404 and
+// E405 for one that cannot be read.
 KerasSource read_keras_source(const std::string& model, const std::string& weights);
 
 }  // namespace meshtrain

@@ -8,6 +8,7 @@
 #include "config/catalogue.h"
 #include "config/reader.h"
 #include "config/scalars.h"
+#include "interop/keras/import_json.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
 
@@ -60,6 +61,9 @@ const Json& unwrapped(const Json& value, const Spec& spec) {
   }
   if (name == "function" && config->is_string()) {
     return *config;
+  }
+  if (spec.name == "token_embedding" && config->contains("name")) {
+    return config->at("name");  // of a layer that stands for itself
   }
   if (name == "SeedGenerator" && spec.kind == ValueKind::kInt && config->contains("seed")) {
     return config->at("seed");

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "config/cells.h"
 #include "interop/keras/archive.h"
+#include "interop/keras/hub.h"
 #include "interop/keras/import.h"
 #include "nn/recurrent.h"
 #include "nn/tensor_program.h"
@@ -173,6 +174,18 @@ std::vector<KerasGroup> groups_by_name(const Model& model, std::vector<KerasGrou
   return groups;
 }
 
+// The layers of the model in a .weights.h5, by the names that they had.
+std::vector<KerasGroup> named_groups_of(const H5File& file) {
+  std::vector<KerasGroup> out;
+  for (const auto& [vars, name] : file.names) {
+    const std::vector<std::string> parts = split(vars, '/');  // "layers/dense_1/vars"
+    if (parts.size() == 3 && parts[0] == "layers" && parts[2] == "vars") {
+      out.push_back({name, "layers/" + parts[1]});
+    }
+  }
+  return out;
+}
+
 // The attribute of a Keras object that holds the sub-layer of this name: files have groups by
 // attributes, and variables have paths by names.
 std::string attribute_of(std::string_view class_name, size_t depth, const std::string& name) {
@@ -291,42 +304,91 @@ std::vector<WeightGroup> groups_in_file(const Layer& layer, const KerasGroup& gr
 
 bool is_left_out(const std::string& dataset, const std::vector<KerasGroup>& groups) {
   return std::any_of(groups.begin(), groups.end(), [&](const KerasGroup& group) {
-    return group.layer.empty() && starts_with(dataset, group.group + "/");
+    return group.layer.empty() &&
+           (dataset == group.group || starts_with(dataset, group.group + "/"));
   });
 }
 
-// The weight that a dataset of Keras 2 holds, or null. Its files, those of keras.applications too,
-// name them "LAYER/LAYER/kernel:0", the oldest "LAYER/LAYER_W_1:0".
-const Weight* weight_of_keras2(const std::string& dataset,
-                               const std::map<std::string, const Layer*>& layers) {
-  if (!ends_with(dataset, ":0")) {
-    return nullptr;
+// "lstm_cell" of "lstm_cell_3".
+std::string without_count(const std::string& name) {
+  const size_t end = name.rfind('_');
+  const bool is_counted = end != std::string::npos &&
+                          parse_number<size_t>(std::string_view(name).substr(end + 1)).has_value();
+  return is_counted ? name.substr(0, end) : name;
+}
+
+// How many parts before the last one `path` and `dataset` have in common; but for the numbers that
+// Keras gave to classes, which are others in another session.
+size_t common_parts(const std::string& path, const std::string& dataset) {
+  const std::vector<std::string> a = split(path, '/'), b = split(dataset, '/');
+  size_t count = 1;
+  while (count < std::min(a.size(), b.size()) &&
+         without_count(a[a.size() - 1 - count]) == without_count(b[b.size() - 1 - count])) {
+    ++count;
   }
-  auto layer = layers.find(dataset.substr(0, dataset.rfind('/')));  // of a nested model
-  if (layer == layers.end()) {
-    layer = layers.find(dataset.substr(0, dataset.find('/')));
+  return count;
+}
+
+// The layer whose weight `dataset` is: the file's group, or in a group of a nested model the first
+// part of the path that is a layer.
+const Layer* layer_of_dataset(const std::string& dataset,
+                              const std::map<std::string, const Layer*>& layers) {
+  const auto whole = layers.find(dataset.substr(0, dataset.rfind('/')));  // of a nested model
+  if (whole != layers.end()) {
+    return whole->second;
   }
-  if (layer == layers.end()) {
+  std::vector<std::string> parts = split(dataset, '/');
+  parts.pop_back();
+  for (const std::string& part : parts) {
+    if (const auto layer = layers.find(part); layer != layers.end()) {
+      return layer->second;
+    }
+  }
+  return nullptr;
+}
+
+// The weight that a dataset of a whole model's .h5 or of Keras 2 holds, or null. Files of Keras 2,
+// those of keras.applications too, name them "LAYER/LAYER/kernel:0", the oldest
+// "LAYER/LAYER_W_1:0", those of Keras 3 "LAYER/MODEL/LAYER/kernel".
+const Weight* weight_by_path(const std::string& dataset,
+                             const std::map<std::string, const Layer*>& layers) {
+  const Layer* const layer = layer_of_dataset(dataset, layers);
+  if (layer == nullptr) {
     return nullptr;
   }
   std::string name = dataset.substr(dataset.rfind('/') + 1);
-  name.resize(name.size() - 2);
+  name.resize(name.size() - (ends_with(name, ":0") ? 2 : 0));
   static constexpr std::pair<std::string_view, std::string_view> kOldest[] = {{"_W_1", "kernel"},
                                                                               {"_b_1", "bias"}};
   for (const auto& [end, now] : kOldest) {
     name = ends_with(name, end) ? std::string(now) : name;
   }
-  if (layer->second->weights.size() == 1 && starts_with(to_lower(name), "variable")) {
-    return layer->second->weights.data();  // LayerScale's has no name in Keras
+  if (layer->weights.size() == 1 && starts_with(to_lower(name), "variable")) {
+    return layer->weights.data();  // LayerScale's has no name in Keras
   }
   const bool is_depthwise = name == "depthwise_kernel";
-  for (const Weight& weight : layer->second->weights) {
+  const Weight* best = nullptr;
+  for (const Weight& weight : layer->weights) {
     const std::string own = weight.path.substr(weight.path.rfind('/') + 1);
-    if (own == name || (is_depthwise && layer->second->weights.size() <= 2 && own == "kernel")) {
-      return &weight;
+    if ((own == name || (is_depthwise && layer->weights.size() <= 2 && own == "kernel")) &&
+        (best == nullptr ||
+         common_parts(weight.path, dataset) > common_parts(best->path, dataset))) {
+      best = &weight;
     }
   }
-  return nullptr;
+  return best;
+}
+
+// Of a whole model's .h5 only the weights of the model, as a file of weights has them.
+void take_model_weights(H5File& file) {
+  static constexpr std::string_view kGroup = "model_weights/";
+  const auto is_within = [](const NamedTensor& each) { return starts_with(each.name, kGroup); };
+  if (std::any_of(file.datasets.begin(), file.datasets.end(), is_within)) {
+    std::erase_if(file.datasets, [&](const NamedTensor& each) { return !is_within(each); });
+    for (NamedTensor& dataset : file.datasets) {
+      dataset.name.erase(0, kGroup.size());
+    }
+  }
 }
 
 }  // namespace
@@ -421,6 +483,9 @@ std::vector<KerasGroup> keras_groups(const Model& model) {
 }
 
 std::vector<KerasGroup> keras_groups(const Model& model, const H5File& file) {
+  if (std::vector<KerasGroup> groups = hub_groups(model, file); !groups.empty()) {
+    return groups;
+  }
   for (const std::string container : {"sequential", "functional"}) {
     const std::string group = "layers/" + container;
     for (const NamedTensor& dataset : file.datasets) {
@@ -434,6 +499,8 @@ std::vector<KerasGroup> keras_groups(const Model& model, const H5File& file) {
 
 std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup>& groups,
                                        const Model& model) {
+  rename_vit_blocks(file);
+  take_model_weights(file);
   std::map<std::string, const Layer*> layers;  // by name
   for (const auto& layer : model.layers()) {
     layers.emplace(layer->name, layer.get());
@@ -455,9 +522,13 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
         is_left_out(dataset.name, groups)) {
       continue;
     }
-    if (const Weight* weight = weight_of_keras2(dataset.name, layers)) {
-      dataset.name = weight->path;
-    } else if (const auto entry = vars_entry(dataset.name)) {
+    const auto entry = vars_entry(dataset.name);
+    const Weight* const weight = entry ? nullptr : weight_by_path(dataset.name, layers);
+    if (weight != nullptr) {
+      if (found.insert(weight).second) {  // else it keeps its name, and is refused as unexpected
+        dataset.name = weight->path;
+      }
+    } else if (entry) {
       const auto weights = by_group.find(entry->first);
       if (weights != by_group.end() && entry->second < weights->second.size()) {
         if (!found.insert(weights->second[entry->second]).second) {
@@ -477,15 +548,21 @@ std::vector<NamedTensor> read_model_weights(const std::string& path, const Model
     KerasArchive archive = read_keras_archive(path);
     ImportOptions options;
     options.file = path;
+    options.weights = &archive.weights;
     ImportedModel imported = import_keras(archive.config, options);
     // Layers by their names where these are the same, else in Keras' order.
     std::vector<KerasGroup> groups = groups_by_name(model, std::move(imported.groups));
-    return named_by_path(std::move(archive.weights), groups.empty() ? keras_groups(model) : groups,
-                         model);
+    if (groups.empty()) {
+      groups = keras_groups(model, archive.weights);
+    }
+    return named_by_path(std::move(archive.weights), groups, model);
   }
   if (ends_with(name, ".h5") || ends_with(name, ".hdf5")) {
     H5File file = read_h5(path);
-    const std::vector<KerasGroup> groups = keras_groups(model, file);
+    std::vector<KerasGroup> groups = groups_by_name(model, named_groups_of(file));
+    if (groups.empty()) {
+      groups = keras_groups(model, file);
+    }
     return named_by_path(std::move(file), groups, model);
   }
   return read_weights(path);

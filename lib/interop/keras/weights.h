@@ -40,7 +40,8 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
                                        const Model& model);
 
 // All tensors of a weight file of any kind (.safetensors, .npz, .weights.h5, .keras) by the paths
-// of `model`'s weights. Throws ConfigError (exit 6) as read_weights and read_h5.
+// of `model`'s weights: by the names of layers where Keras' file has all of the model's, else in
+// Keras' order of each class. Throws ConfigError (exit 6) as read_weights and read_h5.
 std::vector<NamedTensor> read_model_weights(const std::string& path, const Model& model);
 
 // The groups to write: the model's values, from `values` by path. A Sequential's file has no

@@ -30,7 +30,8 @@ constexpr int64_t kSteps = 7, kBatch = 2;
 
 const std::vector<std::string>& models() {
   static const std::vector<std::string> kNames = {
-      "gpt2", "gpt2_base", "llama2", "llama_linear", "llama31", "bert", "bert_classifier", "vit"};
+      "gpt2", "gpt2_base",       "llama2",      "llama_linear", "llama31",
+      "bert", "bert_classifier", "bert_masked", "vit"};
   return kNames;
 }
 
@@ -79,7 +80,8 @@ std::vector<HostTensor> predicted(const HuggingFaceImport& imported, const std::
   const SafetensorsReader given(folder_of(name) + "/expected.safetensors");
   Dataset data;
   data.num_samples = kBatch;
-  for (const char* input : {"token_ids", "segment_ids", "padding_mask", "images"}) {
+  for (const char* input :
+       {"token_ids", "segment_ids", "padding_mask", "mask_positions", "images"}) {
     if (const auto* entry = given.find(std::string("input_") + input)) {
       data.inputs.push_back({input, make_rows(given.read(*entry))});
     }
@@ -246,6 +248,37 @@ TEST_CASE("Hugging Face: ids of special tokens come back") {
   CHECK(dropped[0] == "`eos_token_id` 50256: the model has the ids 0 to 39");
 }
 
+TEST_CASE("Hugging Face: the head of a masked language model is its table, or is left out") {
+  const Copy copy("bert_masked");
+  const auto read = [&](const std::string& architecture) {
+    return import_huggingface(copy.folder.path(), "config.yaml", "w", architecture);
+  };
+  // Files of a BertForPreTraining have more, and the head's tensors once more.
+  auto tensors = tensors_in(folder_of("bert_masked"));
+  tensors.emplace("cls.predictions.decoder.bias", tensors.at("cls.predictions.bias").clone());
+  tensors.emplace("cls.seq_relationship.bias", HostTensor(DType::kFloat32, {2}));
+  tensors.emplace("bert.pooler.dense.weight", HostTensor(DType::kFloat32, {32, 32}));
+  tensors.emplace("bert.pooler.dense.bias", HostTensor(DType::kFloat32, {32}));
+  copy.write_tensors(std::move(tensors));
+  const HuggingFaceImport masked = read("");
+  CHECK(masked.architecture == "BertForMaskedLM");
+  REQUIRE(masked.dropped.size() == 1);
+  CHECK(masked.dropped[0].find("the pooler") != std::string::npos);
+  CHECK(masked.yaml.find("token_embedding: token_embedding") != std::string::npos);
+  const HuggingFaceImport base = read("BertModel");
+  CHECK(base.architecture == "BertModel");
+  CHECK(base.yaml.find("pooled_dense") != std::string::npos);
+  CHECK(base.yaml.find("MaskedLMHead") == std::string::npos);
+  CHECK(caught([&] { read("BertForQuestions"); }).says("BertForQuestions, which is not read"));
+  copy.set("tie_word_embeddings", false);
+  CHECK(copy.error().says("`tie_word_embeddings` is false, not true"));
+  copy.set("tie_word_embeddings", true);
+  tensors = tensors_in(copy.folder.path());
+  tensors.at("cls.predictions.decoder.bias").set(0, 9);
+  copy.write_tensors(std::move(tensors));
+  CHECK(copy.error().says("cls.predictions.decoder.bias differs from cls.predictions.bias"));
+}
+
 TEST_CASE("Hugging Face: the first of several ends is the document separator") {
   const Copy copy("gpt2");
   fs::copy(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/gpt2/tokenizer.json",
@@ -292,8 +325,6 @@ TEST_CASE("Hugging Face: the kind of problem chooses the loss") {
   CHECK(yaml().find("# not taken over: `problem_type: regression`") != std::string::npos);
   copy.set("problem_type", "multi_label_classification");
   CHECK(yaml().find("loss: {BinaryCrossentropy: {from_logits: true}}") != std::string::npos);
-  copy.folder.write("vocab.txt", "[PAD]\n");
-  CHECK(yaml().find("the tokenizer in `vocab.txt`") != std::string::npos);
 }
 
 TEST_CASE("Hugging Face: prefixes may lack, old names and buffers are known") {
@@ -331,14 +362,14 @@ TEST_CASE("Hugging Face: heads of other tasks are left out, with a word") {
   tensors.emplace("cls.predictions.bias", HostTensor(DType::kFloat32, {40}));
   bert.write_tensors(std::move(tensors));
   CHECK(bert.error().says("unexpected: cls.predictions.bias"));
-  bert.set("architectures", Json::array({"BertForMaskedLM"}));
+  bert.set("architectures", Json::array({"BertForPreTraining"}));
   const HuggingFaceImport imported = import_huggingface(bert.folder.path(), "config.yaml", "w");
   REQUIRE(imported.dropped.size() == 1);
-  CHECK(imported.dropped[0] == "the head (`cls`) of BertForMaskedLM");
+  CHECK(imported.dropped[0] == "the head (`cls`) of BertForPreTraining");
   CHECK(imported.architecture == "BertModel");
 }
 
-TEST_CASE("Hugging Face: a tokenizer comes along where it is BPE") {
+TEST_CASE("Hugging Face: a tokenizer comes along") {
   const Copy copy("gpt2");
   const std::string tokenizers = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/tokenizers/";
   fs::copy(tokenizers + "gpt2/tokenizer.json", copy.folder.path());
@@ -353,6 +384,20 @@ TEST_CASE("Hugging Face: a tokenizer comes along where it is BPE") {
   CHECK(without.dropped[0].find("Unigram") != std::string::npos);
   CHECK(without.yaml.find("# not taken over: ") != std::string::npos);
   CHECK(without.yaml.find("vocabulary") == std::string::npos);
+
+  // A BERT's data are its user's: they name the tokenizer that is beside the config.
+  const Copy bert("bert_classifier");
+  fs::copy(tokenizers + "bert_files/vocab.txt", bert.folder.path());
+  const HuggingFaceImport encoder = import_huggingface(bert.folder.path(), "config.yaml", "w");
+  CHECK(encoder.dropped.empty());
+  CHECK(encoder.tokenizer.find("WordPiece") != std::string::npos);
+  CHECK(!encoder.takes_tokenizer);
+  CHECK(encoder.yaml.find("vocabulary") == std::string::npos);
+  bert.folder.write("vocab.txt", "[PAD]\n");
+  CHECK(import_huggingface(bert.folder.path(), "config.yaml", "w").dropped.at(0) ==
+        fmt::format("the tokenizer: `{}/vocab.txt`: no line is `[UNK]`, the token of unknown "
+                    "words; another one is `unk_token` of `tokenizer_config.json`",
+                    bert.folder.path()));
 }
 
 TEST_CASE("Hugging Face: a config.json that is not supported is refused with the field") {

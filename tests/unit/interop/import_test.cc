@@ -150,6 +150,34 @@ TEST_CASE("a layer within another one keeps what it is trained and computed with
       "2}}}\n");
 }
 
+TEST_CASE("equal penalties of both directions are that of a Bidirectional that joins them") {
+  const auto both = [](const std::string& merge_mode, const std::string& backward_l2) {
+    const auto lstm = [](const std::string& name, const std::string& l2) {
+      return R"({"class_name": "LSTM", "config": {"units": 2, "name": ")" + name +
+             R"(", "activity_regularizer": {"class_name": "L2", "config": {"l2": )" + l2 +
+             R"(}, "shared_object_id": )" + std::to_string(name.size()) + "}}}";
+    };
+    return sequential(layer("Reshape", R"("name": "r", "target_shape": [2, 2])") + ", " +
+                      layer("Bidirectional", R"("name": "both", "merge_mode": )" + merge_mode +
+                                                 R"(, "layer": )" + lstm("forward_lstm", "0.5") +
+                                                 R"(, "backward_layer": )" +
+                                                 lstm("backward_lstm", backward_l2)));
+  };
+  for (const char* merge_mode : {R"("concat")", "null"}) {
+    const std::string joined = body(both(merge_mode, "0.5"));
+    CHECK_MESSAGE(joined.find("activity_regularizer: {L2: {l2: 0.5}}}\n") != std::string::npos,
+                  joined);
+    CHECK(joined.find("activity_regularizer") == joined.rfind("activity_regularizer"));
+  }
+  for (const std::string& other : {both(R"("sum")", "0.5"), both(R"("concat")", "0.25")}) {
+    const test::Caught error = caught([&] { import_text(other); });
+    CHECK(error.code == "E416");
+    CHECK(
+        error.says("layer `both` (Bidirectional): an `activity_regularizer` of the layer within "
+                   "is not here; give it to the Bidirectional itself"));
+  }
+}
+
 TEST_CASE("a policy that most layers have becomes the config's") {
   const std::string yaml =
       import_text(sequential(layer("Dense", R"("name": "a", "units": 2, "dtype": "float64")") +
@@ -415,6 +443,8 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
                {"class_name": "Zeros", "module": "mine", "registered_name": "Zeros", "config": {}})"),
             "E416", "initializer `Zeros` is a class of your own"},
            {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
+           {layer("LSTMCell", R"("name": "c", "units": 2)"), "E416",
+            "layer `c` (LSTMCell) is called by itself, for one step; here cells stand in an RNN"},
            {layer("Dense", R"("name": "d", "units": 2, "lora_rank": 4)"), "E416",
             "layer `d` (Dense): `lora_rank: 4` is not in meshtrain"},
            {layer("Dense", R"("name": "d", "units": 2, "sparkle": true)"), "E416",

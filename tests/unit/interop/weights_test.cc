@@ -128,6 +128,28 @@ model:
   }
 }
 
+TEST_CASE("weights by group fit layers of the names that the file has, in any order") {
+  const auto first_bias = [](const std::string& names) {
+    const Built built("model: {layers: [{Input: {shape: [2]}}, " + names + "]}");
+    const test::TempFolder folder;
+    const HostTensor kernel(DType::kFloat32, {2, 2});
+    HostTensor one(DType::kFloat32, {2}), two(DType::kFloat32, {2});
+    one.set(0, 1);
+    two.set(0, 2);
+    write_h5(folder.file("w.weights.h5"),
+             std::vector<H5Vars>{{"layers/dense/vars", "one", {&kernel, &one}},
+                                 {"layers/dense_1/vars", "two", {&kernel, &two}}});
+    for (const NamedTensor& each : read_model_weights(folder.file("w.weights.h5"), *built.model)) {
+      if (each.name == built.model->weights()[1]->path) {
+        return each.tensor.at(0);
+      }
+    }
+    return 0.0;
+  };
+  CHECK(first_bias("{Dense: {name: two, units: 2}}, {Dense: {name: one, units: 2}}") == 2);
+  CHECK(first_bias("{Dense: {name: two, units: 2}}, {Dense: {name: other, units: 2}}") == 1);
+}
+
 TEST_CASE("weights of a Sequential inside of a model fit a Repeat of its name") {
   const Built built(R"(
 model:
@@ -189,6 +211,37 @@ model:
   CHECK(found[1] == "stem/first/bias");
   CHECK(found[2] == "scale/variable");
   CHECK(found[3] == "other/kernel:0");
+}
+
+// Files of Keras 2 and whole models as .h5 name weights by their layers' paths.
+TEST_CASE("weights by path are found in layers of layers, and no weight is given twice") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {shape: [3, 2]}
+    - Bidirectional: {name: both, layer: {LSTM: {units: 2}}}
+    - Dense: {name: head, units: 2}
+)");
+  const auto paths = [&](const std::vector<std::string>& names) {
+    H5File file;
+    for (const std::string& name : names) {
+      file.datasets.push_back({name, HostTensor(DType::kFloat32, {2})});
+    }
+    std::vector<std::string> out;
+    for (const NamedTensor& tensor : named_by_path(std::move(file), {}, *built.model)) {
+      out.push_back(tensor.name);
+    }
+    return out;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(paths({"both/both/backward_lstm/lstm_cell_4/kernel:0",
+               "both/both/forward_lstm/lstm_cell_3/kernel:0", "head/head/bias:0"}) ==
+        Names{"both/backward_lstm/lstm_cell/kernel", "both/forward_lstm/lstm_cell/kernel",
+              "head/bias"});
+  CHECK(paths({"model_weights/both/m/both/backward_lstm/lstm_cell/bias",
+               "model_weights/head/m/head/kernel", "optimizer_weights/adam/iteration",
+               "model_weights/inner/m/inner/head/kernel"}) ==
+        Names{"both/backward_lstm/lstm_cell/bias", "head/kernel", "inner/m/inner/head/kernel"});
 }
 
 // As ConvNeXt's weight files of Keras 3 are.
