@@ -14,6 +14,7 @@
 #include "engine/data_warnings.h"
 #include "engine/engine.h"
 #include "engine/epoch_plan.h"
+#include "engine/language_metrics.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
 #include "engine/state_batches.h"
@@ -164,6 +165,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
   });
   const Dataset& dataset = *data.part(part);
   check_same_data(coordinator, hash, dataset.loc);
+  add_language_metrics(dataset, config);
   Engine engine(config, data_spec(dataset), options.engine.options(invocation));
   coordinator.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});

@@ -149,6 +149,22 @@ std::string weights_beside(const std::string& script) {
   return fs::path(script).replace_extension(".weights.h5").string();
 }
 
+// Refuses to replace the weights that are read, as `predict` does its samples. Other files of
+// these names are replaced.
+void check_output(const ExportOptions& options, Format format, const std::string& weights) {
+  std::vector<std::string> paths = {options.output};
+  if (format == Format::kPython && !weights.empty()) {
+    paths.push_back(weights_beside(options.output));
+  }
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!weights.empty() && fs::equivalent(path, weights, error)) {
+      refuse("E140", fmt::format("`{}` would replace the weights that are exported", path),
+             "another name: -o FILE");
+    }
+  }
+}
+
 void write_script(const ExportOptions& options, const Setup& setup, const std::string& weights) {
   const std::string beside = weights.empty() ? "" : weights_beside(options.output);
   const std::string script = keras_script(
@@ -221,6 +237,7 @@ int run_export(const ExportOptions& options, Invocation&) {
     return format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
   };
   std::string weights = find_weights();
+  check_output(options, format, weights);
   note_transforms(config.data, options.quiet);
   const LearnedPtr learned = weights.empty() ? nullptr : learned_for(source, config);
   const HuggingFaceExtras extras = extras_of(config, setup, learned);
@@ -269,7 +286,8 @@ void add_export(Subcommands& to) {
   app.add_option(
          "-o,--output", options.output,
          "What to write, by its end: .keras, .onnx, .weights.h5, .npz, .safetensors, .json (Keras' "
-         "architecture), .py (a Keras script, with .weights.h5 beside it)")
+         "architecture), .py (a Keras script, with .weights.h5 beside it); a file of that name is "
+         "replaced")
       ->type_name("FILE")
       ->required();
   app.add_option("--format", options.format,

@@ -15,6 +15,7 @@
 #include "engine/generation.h"
 #include "engine/signals.h"
 #include "record/continuations.h"
+#include "record/line_log.h"
 #include "record/predictions.h"
 #include "run_flags.h"
 #include "tensor/read_error.h"
@@ -135,7 +136,8 @@ std::string speed_line(const std::vector<Continuation>& all, double seconds) {
                      static_cast<double>(ids) / std::max(seconds, 1e-9));
 }
 
-// Generates and writes all texts; the first one is shown as it comes where nothing else is asked.
+// Generates and writes all texts, each as soon as it and all before it are there. The first one is
+// shown as it comes where nothing else is asked.
 void write_texts(const GenerateOptions& options, const TextPrompts& prompts, TextCodec& codec,
                  ContinuedTexts& texts, Generation& generation, Coordinator& coordinator) {
   const bool is_json = options.format == "jsonl";
@@ -145,27 +147,38 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
                 [](std::string_view text) { out_stream().write(text); });
   if (is_live)
     out_stream().write(prompts.texts[0]);
+  std::optional<LineLog> file;  // a text in it is not lost when the next one fails
+  bool is_first = true;
+  const auto write = [&](std::span<const Continuation> some) {
+    coordinator.on_rank_zero("writing the texts", [&] {
+      const std::string text = continuations_text(some, prompts, is_json, is_first);
+      if (is_first && !is_stdout(options))
+        file.emplace(options.output_file, [](const std::string&) {});  // close() throws
+      size_t shown = 0;
+      if (is_first && is_live) {
+        live.finish(some[0].text);
+        shown = prompts.texts[0].size() + some[0].text.size();
+      }
+      if (file)
+        file->write(text);
+      else
+        out_stream().write(std::string_view(text).substr(shown));
+    });
+    is_first = false;
+  };
   const double begin = steady_seconds();
   std::vector<Continuation> all;
   try {
-    all = texts.run(generation, is_live ? &live : nullptr);
+    all = texts.run(generation, is_live ? &live : nullptr, write);
   } catch (...) {
-    out_stream().write(is_live ? "\n" : "");
+    out_stream().write(is_live && is_first ? "\n" : "");
     throw;
   }
   const double seconds = steady_seconds() - begin;
   coordinator.on_rank_zero("writing the texts", [&] {
     const auto announced = coordinator.announce("writing the texts");
-    const std::string whole = continuations_text(all, prompts, is_json);
-    if (!is_stdout(options)) {
-      write_file_atomic(options.output_file, whole);
-    } else if (is_live) {
-      live.finish(all[0].text);
-      const size_t shown = prompts.texts[0].size() + all[0].text.size();
-      out_stream().write(std::string_view(whole).substr(shown));
-    } else {
-      out_stream().write(whole);
-    }
+    if (file)
+      file->close();
   });
   show_unless(options.quiet)(speed_line(all, seconds));
 }
@@ -194,8 +207,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   coordinator.on_all_ranks("reading the prompts", [&] {
     const auto announced = coordinator.announce("reading the prompts");
     codec = codec_of(options, config, model);
-    prompts =
-        encoded_prompts(prompts_of(options), *codec, facts.num_ids, text_start(config, *codec));
+    prompts = encoded_prompts(prompts_of(options), *codec, prompt_rules(config, *codec, facts));
   });
   ContinuedTexts texts(options.texts, prompts, *codec,
                        request_of(options, config, *codec, std::min(facts.num_ids, codec->size())));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "checkpoint/learned_json.h"
 #include "config/run_files.h"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ImportModelOptions {
-  std::string model, folder, weights;
+  std::string model, folder, weights, architecture;
   std::vector<std::string> shapes;
   bool quiet = false;
 };
@@ -62,6 +63,12 @@ void check_folder(const std::string& folder, bool has_weights) {
       fmt::format("give the sizes that the model leaves open (None): {}", join(flags, " ")));
 }
 
+// "gpt2" of "models/gpt2/".
+std::string file_name_of(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 // The weights under the paths of the model that the config describes, in its order.
 std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& imported,
                                     KerasSource& source) {
@@ -79,7 +86,9 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
   if (!source.weights) {
     return {};
   }
-  return fitting_weights(named_by_path(std::move(*source.weights), imported.groups, model),
+  const std::vector<KerasGroup> groups =
+      imported.hub_class.empty() ? imported.groups : keras_groups(model, *source.weights);
+  return fitting_weights(named_by_path(std::move(*source.weights), groups, model),
                          wanted_weights(model), source.weights_path, {}, nullptr,
                          "model and weights must be of one network: save both anew, "
                          "model.to_json() and model.save_weights()");
@@ -101,8 +110,18 @@ void show_dropped(const std::vector<std::string>& dropped, bool quiet) {
   show_warnings(warnings, quiet);
 }
 
-// A folder of transformers. Its tokenizer comes along, also as what a run has learned from its
-// data, so that `generate` needs no text to train on.
+// The tokenizer beside the config, also as what a run has learned from its data of `source`, so
+// that `generate` needs no text to train on.
+void write_tokenizer(const std::string& folder, const std::string& tokenizer, const char* source) {
+  write_file_atomic((fs::path(folder) / kTokenizer).string(), std::string_view(tokenizer));
+  LearnedData learned;
+  learned.source = source;
+  learned.tokenizer = tokenizer;
+  const std::string text = learned_text(learned);
+  write_file_atomic((fs::path(folder) / run_files::kLearned).string(), std::string_view(text));
+}
+
+// A folder of transformers.
 int import_directory(const ImportModelOptions& options) {
   if (!options.weights.empty()) {
     refuse("E140", fmt::format("--weights with the folder `{}`, which has its own", options.model),
@@ -119,17 +138,14 @@ int import_directory(const ImportModelOptions& options) {
                              : options.folder;
   check_folder(folder, true);
   const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
-  const HuggingFaceImport imported =
-      import_huggingface(options.model, path_of(run_files::kConfig), run_files::kWeights);
+  const HuggingFaceImport imported = import_huggingface(options.model, path_of(run_files::kConfig),
+                                                        run_files::kWeights, options.architecture);
   make_folder(folder);
   write_safetensors(path_of(run_files::kWeights), imported.weights);
-  if (!imported.tokenizer.empty()) {
+  if (imported.takes_tokenizer) {
+    write_tokenizer(folder, imported.tokenizer, "text");
+  } else if (!imported.tokenizer.empty()) {
     write_file_atomic(path_of(kTokenizer), std::string_view(imported.tokenizer));
-    LearnedData learned;
-    learned.source = "text";
-    learned.tokenizer = imported.tokenizer;
-    const std::string text = learned_text(learned);
-    write_file_atomic(path_of(run_files::kLearned), std::string_view(text));
   }
   write_file_atomic(path_of(run_files::kConfig), std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
@@ -140,24 +156,51 @@ int import_directory(const ImportModelOptions& options) {
   return 0;
 }
 
-int run_import(const ImportModelOptions& options, Invocation&) {
-  std::error_code no_folder;
-  if (fs::is_directory(options.model, no_folder)) {
-    return import_directory(options);
+// What of the tokenizer of a preset is not in the config.
+void note_tokenizer(const std::string& preset, const KerasSource& source, ImportedModel& imported) {
+  if (!source.tokenizer_problem.empty()) {
+    imported.dropped.push_back("the tokenizer: " + source.tokenizer_problem);
+  } else if (!source.tokenizer.empty() && !imported.takes_tokenizer) {
+    imported.dropped.push_back(fmt::format(
+        "the tokenizer: texts take it as `vocabulary: {{tokenizer: {}}}`", printable(preset)));
   }
-  KerasSource source = read_keras_source(options.model, options.weights);
-  const std::string folder =
-      options.folder.empty() ? fs::path(options.model).stem().string() : options.folder;
+}
+
+ImportedModel import_source(const ImportModelOptions& options, const std::string& file,
+                            const KerasSource& source) {
   ImportOptions importing;
-  importing.file = fs::path(options.model).filename().string();
+  importing.file = file;
   importing.version = source.version;
   importing.initial_weights = source.weights ? run_files::kWeights : "";
+  importing.weights = source.weights ? &*source.weights : nullptr;
+  importing.tokenizer = source.tokenizer;
   for (const std::string& shape : options.shapes) {
     importing.shapes.push_back(parse_input_shape(shape));
   }
-  const ImportedModel imported = import_keras(source.json, importing);
+  ImportedModel imported = import_keras(source.json, importing);
+  note_tokenizer(options.model, source, imported);
+  return imported;
+}
+
+// A file of Keras, or a preset of Keras Hub.
+int import_keras_model(const ImportModelOptions& options, bool is_preset) {
+  if (!options.architecture.empty()) {
+    refuse("E140", fmt::format("--architecture with `{}`, which is Keras'", options.model),
+           "leave --architecture out: Keras' files have one model");
+  }
+  KerasSource source = read_keras_source(options.model, options.weights);
+  const std::string file = file_name_of(options.model);
+  const std::string folder = !options.folder.empty() ? options.folder
+                             : is_preset             ? file
+                                                     : fs::path(file).stem().string();
+  std::error_code error;
+  if (is_preset && fs::equivalent(folder, options.model, error)) {
+    refuse("E141", fmt::format("`{}` is the preset itself", folder), "another folder: -o DIR");
+  }
+  const ImportedModel imported = import_source(options, file, source);
   check_folder(folder, source.weights.has_value());
-  const std::string path = (fs::path(folder) / run_files::kConfig).string();
+  const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
+  const std::string path = path_of(run_files::kConfig);
   LoadOptions load;
   load.source = std::make_shared<SourceFile>(SourceFile{path, imported.yaml});
   load.require_data = false;
@@ -165,16 +208,28 @@ int run_import(const ImportModelOptions& options, Invocation&) {
   const std::vector<NamedTensor> weights = weights_of(load_config(load), imported, source);
   make_folder(folder);
   if (has_weights) {
-    write_safetensors((fs::path(folder) / run_files::kWeights).string(), weights);
+    write_safetensors(path_of(run_files::kWeights), weights);
+  }
+  if (imported.takes_tokenizer) {
+    write_tokenizer(folder, source.tokenizer, "lines");
   }
   write_file_atomic(path, std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
-  out_stream().write(
-      fmt::format("{}: {} layers{}\n", path, imported.num_layers,
-                  has_weights ? fmt::format(", {} weights in {}", weights.size(),
-                                            (fs::path(folder) / run_files::kWeights).string())
-                              : ", no weights"));
+  const std::string model = imported.hub_class.empty()
+                                ? fmt::format("{} layers", imported.num_layers)
+                                : imported.hub_class;
+  out_stream().write(fmt::format(
+      "{}: {}{}\n", path, model,
+      has_weights ? fmt::format(", {} weights in {}", weights.size(), path_of(run_files::kWeights))
+                  : ", no weights"));
   return 0;
+}
+
+int run_import(const ImportModelOptions& options, Invocation&) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(options.model, error);
+  return is_folder && !is_hub_preset(options.model) ? import_directory(options)
+                                                    : import_keras_model(options, is_folder);
 }
 
 }  // namespace
@@ -185,9 +240,11 @@ void add_import(Subcommands& to) {
                                  "A model that Keras or Hugging Face saved, as a config and "
                                  "weights (not its optimizer's state)",
                                  run_import);
-  app.add_option("MODEL", options.model,
-                 "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
-                 "or --weights; or the folder of a GPT-2, Llama, BERT or ViT of transformers")
+  app.add_option(
+         "MODEL", options.model,
+         "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
+         "or --weights; or the folder of a GPT-2, Llama, BERT or ViT of transformers, or of a "
+         "preset of Keras Hub")
       ->required();
   app.add_option("-o,--output", options.folder,
                  "Folder for config.yaml and weights.safetensors; the model's name when absent")
@@ -199,6 +256,10 @@ void add_import(Subcommands& to) {
                  "INPUT= where there are several; may be repeated")
       ->type_name("[INPUT=]SIZE,...")
       ->allow_extra_args(false);
+  app.add_option("--architecture", options.architecture,
+                 "What a model of transformers is read as, such as BertModel for a BertForMaskedLM "
+                 "whose head is not wanted; the one of its config.json when absent")
+      ->type_name("CLASS");
   add_quiet_flag(app, options.quiet, "No warnings");
   add_color_flag(app);
 }

@@ -203,7 +203,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     const auto announced = coordinator.announce("writing the outputs");
     const Predictions predictions{named_outputs(engine.model(), std::move(outputs)),
                                   class_outputs(engine.setup(), known),
-                                  shown_files(dataset, options.input)};
+                                  shown_files(dataset, options.input), dataset.groups};
     if (has_masks) {
       has_numbers = write_masks(
           options.output_file, predictions,

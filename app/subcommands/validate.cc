@@ -90,7 +90,11 @@ void check_initial_weights(const Config& config, const Model& model, Diagnostics
   }
   Diagnostics problems;
   collect(problems, [&] {
-    const std::string path = weights_in(weights);
+    std::vector<std::string> skipped;  // damaged checkpoints
+    const std::string path = weights_in(weights, &skipped);
+    for (const std::string& text : skipped) {
+      found.warning("W402", weights.loc, text);
+    }
     std::vector<std::string> unfit;
     fitting_weights(read_weights_in(path, &model), wanted_weights(model), path, weights.loc,
                     config.fit.partial_weights ? &unfit : nullptr);

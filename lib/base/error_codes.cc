@@ -307,6 +307,10 @@ constexpr ErrorCode kCodes[] = {
      "backwards, convolutions with `padding: same` and attention without a causal mask do. Such a "
      "model copies: its loss falls to "
      "almost 0, and it generates nothing."},
+    {"W126", "attention that stores its scores",
+     "There is a score for each pair of steps, so that their memory grows with the square of the "
+     "steps; training keeps them until the gradient. Attention over products computes block by "
+     "block and stores no scores, unless they are an output. Said from 1 MiB of a batch on."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",
@@ -324,6 +328,11 @@ constexpr ErrorCode kCodes[] = {
     {"W206", "a layout with fewer entries than dimensions",
      "The entries that are left out at the end are `null`: `[model]` of a matrix splits its rows. "
      "Write all entries: `[model, null]`."},
+    {"W207", "layouts over the axis that splits the batch",
+     "On a mesh of one axis that axis splits the batch, as in Keras, unless `batch_dim_name` names "
+     "another. A weight that is laid out over the axis of the batch is sharded in memory and whole "
+     "while a step computes: FSDP. To split the products themselves, give the batch an axis of its "
+     "own, of size 1 where all devices work on one sample."},
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},
@@ -359,6 +368,17 @@ constexpr ErrorCode kCodes[] = {
     {"W330", "a label among the features",
      "The model is shown what it is to predict, so that its metrics say nothing. Without "
      "`features` the label is never among them."},
+    {"W331", "samples of `data.train` are validated or tested, too",
+     "Both parts read the same source, and their `slice` or `split` overlap, or are missing. A "
+     "model's results on samples that trained it say little of others. The message counts the "
+     "common samples and names both ranges. Data that are the training data on purpose get this "
+     "warning, too; nothing else changes."},
+    {"W332", "weights of samples that are not used",
+     "The file has an array `sample_weight`, and the source does not name one, so that all samples "
+     "count alike. Unlike x and y it has no default name."},
+    {"W402", "a damaged checkpoint is passed over",
+     "`initial_weights` names a run whose newest checkpoint does not verify. An older one is "
+     "taken, and the steps between them are lost. `meshtrain verify RUN` says what is damaged."},
     {"W416", "a part of an imported model was not taken over",
      "The message names it; the rest was."},
     {"W501", "a loss that does not change, or grows",

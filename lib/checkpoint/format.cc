@@ -1,6 +1,7 @@
 #include "checkpoint/format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -326,20 +327,23 @@ std::string state_text(const TrainState& state) {
   for (const auto& [name, text] : state.callbacks) {
     callbacks[name] = parse_json(text);
   }
-  const Json json = {{"step", at.step},
-                     {"epoch", at.epoch},
-                     {"batch", at.batch},
-                     {"epoch_trained", at.epoch_trained},
-                     {"epoch_logs", logs_json(at.logs)},
-                     {"epoch_lists", lists_json(at.lists)},
-                     {"iterations", state.iterations},
-                     {"learning_rate", number_json(state.learning_rate)},
-                     {"cursor", cursor_json(state.cursor)},
-                     {"best",
-                      {{"monitor", state.monitor},
-                       {"value", number_json(state.best)},
-                       {"step", state.best_step < 0 ? Json() : Json(state.best_step)}}},
-                     {"callbacks", std::move(callbacks)}};
+  Json json = {{"step", at.step},
+               {"epoch", at.epoch},
+               {"batch", at.batch},
+               {"epoch_trained", at.epoch_trained},
+               {"epoch_logs", logs_json(at.logs)},
+               {"epoch_lists", lists_json(at.lists)},
+               {"iterations", state.iterations},
+               {"learning_rate", number_json(state.learning_rate)},
+               {"cursor", cursor_json(state.cursor)},
+               {"best",
+                {{"monitor", state.monitor},
+                 {"value", number_json(state.best)},
+                 {"step", state.best_step < 0 ? Json() : Json(state.best_step)}}},
+               {"callbacks", std::move(callbacks)}};
+  if (at.timed_steps > 0) {
+    json["epoch_time"] = {{"steps", at.timed_steps}, {"seconds", number_json(at.train_seconds)}};
+  }
   return json_text(json, 1) + "\n";
 }
 
@@ -353,6 +357,14 @@ TrainState parse_state(std::string_view text, const std::string& path) {
   out.position.epoch_trained = fields.boolean("epoch_trained");
   out.position.logs = parse_logs(fields.at("epoch_logs"), path);
   out.position.lists = parse_lists(fields.at("epoch_lists"), path);
+  if (fields.has("epoch_time")) {
+    const JsonFields time(fields.at("epoch_time"), path);
+    const double seconds = time.number("seconds");
+    if (std::isfinite(seconds) && seconds >= 0) {
+      out.position.timed_steps = time.integer("steps");
+      out.position.train_seconds = seconds;
+    }
+  }
   out.iterations = fields.integer("iterations");
   out.learning_rate = fields.number("learning_rate");
   out.cursor = parse_cursor(fields.at("cursor"), path);

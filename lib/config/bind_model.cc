@@ -120,8 +120,9 @@ class ModelBinder {
       }
     }
     layer.object = object;
-    if (layer.object.class_name == "Call" && layer.object.arg("layer").is_string()) {
-      const ConfigValue& shared = layer.object.arg("layer");
+    const std::string_view shares = argument_of_shared_layer(layer.object.class_name);
+    if (!shares.empty() && layer.object.arg(shares).is_string()) {
+      const ConfigValue& shared = layer.object.arg(shares);
       layer.shared_layer = {shared.string(), shared.loc};
     }
     out_.layers.push_back(std::move(layer));
@@ -183,6 +184,10 @@ class ModelBinder {
                         "be used again",
                         layer.shared_layer.value, class_name));
       }
+    }
+    if (class_name == "MaskedLMHead" && layer.object.class_name != "Call" &&
+        layer.object.has("token_embedding")) {
+      earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "`token_embedding`");
     }
     check_count(layer, class_name);
   }

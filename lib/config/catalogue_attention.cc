@@ -205,7 +205,12 @@ ClassSpec masked_head() {
   activation.help = "function of the first product; null = linear";
   return with_roles(layer_class(
       "MaskedLMHead", "logits of the tokens at given steps: two products around a norm",
-      {size_arg("vocabulary_size", "number of tokens"), activation, activation_arg("null"),
+      {integer("vocabulary_size", "null", "number of tokens; null: the rows of token_embedding")
+           .least(1)
+           .most(kMaxSize),
+       text("token_embedding", "null",
+            "ReversibleEmbedding or Embedding whose table is the second product; null: a kernel"),
+       activation, activation_arg("null"),
        number("layer_norm_epsilon", "1e-5", "added to the variance of the norm").least(0),
        initializer_arg("kernel_initializer", "glorot_uniform"),
        initializer_arg("bias_initializer", "zeros")}));

@@ -306,7 +306,7 @@ void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandSco
     diagnostics_.error("E121", loc, "an Input cannot stand in a block or a Repeat")
         .help("put it into `model.layers`, and name it in the `inputs` of the use");
   }
-  for (const char* key : {"name", "inputs", "layer"}) {
+  for (const char* key : {"name", "inputs", "layer", "token_embedding"}) {
     if (YamlNode* names = args->find(key)) {
       set_counters(*names, scope.counters);
     }
@@ -332,11 +332,13 @@ void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandSco
     frozen.key = "trainable";
     args->at_or_add("trainable", *scope.frozen) = std::move(frozen);
   }
-  YamlNode* target = class_name == "Call" ? args->find("layer") : nullptr;
+  const std::string_view shares = argument_of_shared_layer(class_name);
+  YamlNode* target = shares.empty() ? nullptr : args->find(shares);
   if (target != nullptr && target->is_scalar()) {
     rewrite(*target, scope);
     target->text = scope.is_shared() ? scope.shared_name(target->text) : target->text;
-  } else if (scope.is_shared()) {
+  }
+  if (scope.is_shared() && class_name != "Call") {
     YamlNode call{.kind = YamlNode::Kind::kMap, .loc = loc};
     YamlNode& inner = call.at_or_add("Call", loc);
     for (const char* key : {"name", "inputs"}) {

@@ -84,6 +84,10 @@ std::vector<std::string> further_outputs(const ConfigObject& layer, const Config
   return out;
 }
 
+std::string_view argument_of_shared_layer(std::string_view class_name) {
+  return class_name == "Call" ? "layer" : class_name == "MaskedLMHead" ? "token_embedding" : "";
+}
+
 std::pair<std::string, std::string> split_output(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? std::pair{name, std::string()}

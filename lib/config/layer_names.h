@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,9 @@ std::vector<std::string> entry_names(const YamlNode& list, Category category);
 // `call` has `return_attention_scores`, "attention_scores". `entry`: the layer itself, or the Call
 // that uses it again.
 std::vector<std::string> further_outputs(const ConfigObject& layer, const ConfigObject& entry);
+
+// The argument of a class that names another layer, whose weights it uses; "" where there is none.
+std::string_view argument_of_shared_layer(std::string_view class_name);
 
 // "encoder.state_h" -> "encoder" and "state_h"; the whole name and "" where there is no dot.
 std::pair<std::string, std::string> split_output(const std::string& name);

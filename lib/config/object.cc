@@ -1,5 +1,6 @@
 #include "config/object.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -102,6 +103,35 @@ const ConfigValue& ConfigObject::arg(std::string_view name) const {
 bool ConfigObject::has(std::string_view name) const {
   const auto found = args.find(name);
   return found != args.end() && !found->second.is_null();
+}
+
+bool is_same(const ConfigObject& a, const ConfigObject& b) {
+  const auto are_same = [](const auto& x, const auto& y) {
+    return x.first == y.first && is_same(x.second, y.second);
+  };
+  return a.class_name == b.class_name &&
+         std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(), are_same);
+}
+
+bool is_same(const ConfigValue& a, const ConfigValue& b) {
+  if (a.data.index() != b.data.index()) {
+    return false;
+  }
+  if (a.is_list()) {
+    return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(),
+                      [](const ConfigValue& x, const ConfigValue& y) { return is_same(x, y); });
+  }
+  if (a.is_dict()) {
+    return std::equal(a.dict().begin(), a.dict().end(), b.dict().begin(), b.dict().end(),
+                      [](const auto& x, const auto& y) {
+                        return x.first == y.first && is_same(x.second, y.second);
+                      });
+  }
+  if (a.is_object()) {
+    return is_same(a.object(), b.object());
+  }
+  return a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
+         (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
 }
 
 }  // namespace meshtrain

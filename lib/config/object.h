@@ -73,4 +73,8 @@ struct ConfigObject {
   SourceLoc loc_of(std::string_view name) const { return arg(name).loc; }
 };
 
+// Whether two are equal, whatever their places in the config.
+bool is_same(const ConfigValue& a, const ConfigValue& b);
+bool is_same(const ConfigObject& a, const ConfigObject& b);
+
 }  // namespace meshtrain

@@ -22,6 +22,10 @@ void take_arguments(const ConfigObject& train, ConfigObject& source);
 // The same; training_source() then gives `train`.
 void read_like_training(const ConfigObject& train, ConfigObject& source);
 
+// Whether both number the same samples alike, apart from `slice` and `split`, which choose among
+// them. False for synthetic noise, which nobody evaluates. Relative paths begin at `base_dir`.
+bool have_same_samples(const ConfigObject& a, const ConfigObject& b, const std::string& base_dir);
+
 // Null for the training source itself, and where the classes differ.
 const ConfigObject* training_source(const ConfigObject& source);
 

@@ -1,11 +1,27 @@
 // What sources whose files hold arrays by name have in common: npz, hdf5.
 #pragma once
 
+#include <algorithm>
+
 #include "data/file_rows.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 
 namespace meshtrain {
+
+// The usual name of an array of weights, that of Keras' argument.
+constexpr const char* kWeightsName = "sample_weight";
+
+// True where no argument names such an array, and none says that it is not to be used.
+inline bool leaves_weights_out(const ConfigObject& source) {
+  const auto names_it = [](const ConfigValue& value) {
+    const std::vector<Wanted> wanted = wanted_arrays(value, "");
+    return std::any_of(wanted.begin(), wanted.end(),
+                       [](const Wanted& each) { return each.text == kWeightsName; });
+  };
+  return !source.has(kWeightsName) && source.arg(kWeightsName).is_default &&
+         !names_it(source.arg("x")) && !names_it(source.arg("y"));
+}
 
 // `open(NamedFile)` gives an archive with path(), has(name) and rows(name). Of several files the
 // arrays of one name are one after the other.
@@ -41,6 +57,9 @@ Dataset read_archives(const ArchiveOptions& source, const SourceContext& context
   }
   for (const Wanted& wanted : wanted_arrays(source.sample_weight, "sample_weight")) {
     dataset.sample_weight = read(wanted);
+  }
+  if (leaves_weights_out(context.source) && archives[0].has(kWeightsName)) {
+    dataset.unused_weights = archives[0].path();
   }
   reads.finish();
   return dataset;

@@ -186,6 +186,7 @@ CsvTable CsvTableReader::Rows::finish(std::span<const int64_t> mean_rows) {
   faults_.report();
   CsvTable table;
   table.groups = std::move(groups_);
+  table.group_names = group_texts_.texts();
   table.learned.has_header = has_header_;
   table.learned.columns = layout_.written;
   learn_tables(mean_rows, table.learned.tables);

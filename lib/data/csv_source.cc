@@ -171,7 +171,8 @@ Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
     dataset.targets.push_back({target.name, take_rows(table, target), table.columns[target.name]});
   }
   if (!table.groups.empty()) {
-    dataset.groups = std::make_shared<std::vector<int>>(std::move(table.groups));
+    dataset.groups = std::make_shared<SampleGroups>(
+        SampleGroups{source.group.value, std::move(table.group_names), std::move(table.groups)});
   }
   if (table.weight) {
     dataset.sample_weight = make_rows(std::move(*table.weight));

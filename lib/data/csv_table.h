@@ -86,6 +86,7 @@ struct CsvTable {
   std::map<std::string, std::vector<int32_t>> id_counts;
   std::optional<HostTensor> weight;       // (rows,) float32
   std::vector<int> groups;                // of each row, where settings.group names a column
+  std::vector<std::string> group_names;   // the texts of that column
   std::map<std::string, CsvFiles> files;  // instead of the array's numbers
   CsvLearned learned;
 };

@@ -153,12 +153,16 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   }
   std::string part;
   const int64_t all = dataset.num_samples;
+  if (dataset.ranges.empty()) {
+    dataset.ranges = {{"", 0, all}};
+  }
   const auto [slice, slice_loc] = read_options<SourceOptions>(source).slice;
   if (!dataset.is_sliced && slice) {
     const auto [begin, end] = parse_slice(*slice, all, slice_loc);
     part = *slice;
     details.push_back(part);
     dataset = cut_dataset(std::move(dataset), begin, end);
+    dataset.ranges = cut_ranges(dataset.ranges, begin, end);
   }
   if (dataset.num_samples == 0) {
     throw ConfigError("E316", part.empty() ? dataset.loc : slice_loc,

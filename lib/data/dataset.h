@@ -36,6 +36,20 @@ namespace meshtrain {
 struct LearnedData;
 using LearnedPtr = std::shared_ptr<const LearnedData>;  // data/learned.h
 
+// Samples [begin, end) of a source, or of one of its splits.
+struct SourceRange {
+  std::string split;  // empty where the source has none
+  int64_t begin = 0, end = 0;
+};
+
+// The column that tells several series apart, and the number of its text for each sample; of a
+// window, that of its rows.
+struct SampleGroups {
+  std::string column;
+  std::vector<std::string> names;
+  std::vector<int> ids;
+};
+
 // Samples along dimension 0 of every array. `inputs` and `targets` follow the model's Input layers
 // and outputs in order; an array named in the source by the layer's name feeds that layer.
 struct Dataset {
@@ -54,11 +68,15 @@ struct Dataset {
   LearnedPtr learned;  // values used for reading; null when its source learns nothing
   // The file of each sample, where each has one of its own (image_folder); else null.
   std::shared_ptr<const std::vector<std::string>> files;
-  // The series of each row, where a source has several; null otherwise, and once there are windows.
-  std::shared_ptr<const std::vector<int>> groups;
-  std::vector<std::string> skipped;  // the problem of each bad record that was left out
-  bool is_sliced = false;            // the source applied its `slice`, which is not one of samples
-  SourceLoc loc;                     // of the source in the config
+  std::shared_ptr<const SampleGroups> groups;  // null where the source has a single series
+  std::vector<std::string> skipped;            // the problem of each bad record that was left out
+  // Where the targets are ids of texts: the bytes of text for each id, 0 where they are unknown.
+  std::optional<double> bytes_per_token;
+  bool is_sliced = false;  // the source applied its `slice`, which is not one of samples
+  // What of the source was read: ranges of its samples, of rows below windows, or of ids.
+  std::vector<SourceRange> ranges;
+  std::string unused_weights;  // the file with an array `sample_weight` that the config leaves out
+  SourceLoc loc;               // of the source in the config
 };
 
 // How much of a source is read, and what is learned from.

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "config/flow.h"
 #include "data/csv_columns.h"
+#include "data/csv_dates.h"
 #include "data/draft_config.h"
 #include "data/table_profile.h"
 
@@ -219,6 +220,24 @@ std::string order_hint(const TableProfile& table) {
       shown_text(date->name));
 }
 
+// How to read a column of texts that are dates in another form than ISO's; "" for other texts.
+std::string date_hint(const ColumnProfile& column) {
+  if (column.type != Type::kText || column.frequent.empty()) {
+    return "";
+  }
+  for (const char* format : {"%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"}) {
+    if (std::all_of(column.frequent.begin(), column.frequent.end(),
+                    [&](const auto& each) { return parse_date(each.first, format); })) {
+      return fmt::format(
+          "    # `{}` has dates: `date_format: \"{}\"` and `dates: {{{}: [year, month, "
+          "weekday]}}`\n"
+          "    # make numbers of them.\n",
+          shown_text(column.name), format, yaml_key(column.name));
+    }
+  }
+  return "";
+}
+
 std::string data_section(const std::string& path, const TableProfile& table, size_t label,
                          const Draft& draft, const std::vector<InputDraft>& inputs) {
   const ColumnProfile& target = table.columns[label];
@@ -265,6 +284,9 @@ std::string data_section(const std::string& path, const TableProfile& table, siz
     for (const ColumnProfile* column : draft.dates) {
       out += fmt::format("      {}: [year, month, weekday]\n", yaml_key(column->name));
     }
+  }
+  for (const ColumnProfile& column : table.columns) {
+    out += &column == &target ? "" : date_hint(column);
   }
   if (misses_any(draft.numbers) || misses_any(draft.dates)) {
     out += "    missing: mean  # missing numbers become the mean of their column\n";

@@ -67,6 +67,15 @@ IdsPtr tokens_of(const std::vector<std::string>& paths, Tokenizer& tokenizer) {
   return ids_in_memory(std::move(tensor));
 }
 
+// Bytes of the files for each of their ids.
+double bytes_for_each(const IdsPtr& ids, const std::vector<std::string>& paths) {
+  uint64_t bytes = 0;
+  for (const std::string& path : paths) {
+    bytes += open_input(path, "E300", "E300").size();
+  }
+  return static_cast<double>(bytes) / static_cast<double>(ids->size());
+}
+
 // The windows of the ids that the source's slice leaves.
 void add_source_windows(const WindowOptions& source, const IdsPtr& ids, Dataset& dataset) {
   const int64_t length = source.sequence_length.value();
@@ -80,6 +89,7 @@ void add_source_windows(const WindowOptions& source, const IdsPtr& ids, Dataset&
     dataset.description += " " + *slice;
   }
   dataset.is_sliced = true;
+  dataset.ranges = {{"", part.first, part.second}};
   add_windows(ids, part.first, part.second, settings, loc, dataset);
 }
 
@@ -156,6 +166,7 @@ Dataset read_text_source(const TextOptions& source, const SourceContext& context
           LearnedData{context.source.class_name, {}, vocabulary, {}, {}});
     }
     add_source_windows(source, ids, dataset);
+    dataset.bytes_per_token = bytes_for_each(ids, paths_of(source.path, context.base_dir));
   });
   reads.finish();
   return dataset;
@@ -172,6 +183,7 @@ Dataset read_tokens_source(const TokensOptions& source, const SourceContext& con
     dataset.description = fmt::format("tokens {}, {} of {}", shown_paths(source.path),
                                       format_thousands(ids->size()), dtype_name(dtype));
     add_source_windows(source, ids, dataset);
+    dataset.bytes_per_token = 0;
   });
   reads.finish();
   return dataset;

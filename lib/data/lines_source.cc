@@ -1,4 +1,6 @@
 // The source lines: each line of a text is a sample.
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "base/text_lines.h"
@@ -25,13 +27,17 @@ PackedTextsPtr packed_lines(const std::vector<NamedFile>& files, TextPacker& pac
                             int64_t length) {
   auto texts = std::make_shared<PackedTexts>();
   texts->padding = packer.padding();
+  int64_t bytes = 0, tokens = 0;
   for (const auto& [path, loc] : files) {
     const std::string text = read_utf8(open_input(path, "E300", "E300").path(), kMaxLinesBytes);
     for (const auto& [line, number] : text_lines(text)) {
-      packer.append(line, fmt::format("{}, line {}", path, number), length, texts->ids);
+      tokens += packer.append(line, fmt::format("{}, line {}", path, number), length, texts->ids);
+      bytes += std::ssize(line);
       texts->begins.push_back(std::ssize(texts->ids));
     }
   }
+  texts->bytes_per_token =
+      static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(tokens, 1));
   return texts;
 }
 
@@ -78,6 +84,7 @@ Dataset read_lines_source(const LinesOptions& source, const SourceContext& conte
                                       format_thousands(std::ssize(texts->ids)),
                                       format_thousands(packer->tokenizer().size()));
     add_arrays(texts, length, has_targets, dataset);
+    dataset.bytes_per_token = texts->bytes_per_token;
   });
   files.finish();
   dataset.learned = learned;

@@ -208,6 +208,9 @@ void mask_tokens(const MaskedLMOptions& options, uint64_t seed, const SourceLoc&
   dataset.inputs.push_back({"mask_positions", rows(MaskArray::kPositions)});
   dataset.targets.push_back({"mask_ids", rows(MaskArray::kIds)});
   dataset.sample_weight = rows(MaskArray::kWeights);
+  if (dataset.bytes_per_token) {
+    dataset.bytes_per_token = 0;  // hidden tokens are not all tokens of their text
+  }
 }
 
 }  // namespace meshtrain

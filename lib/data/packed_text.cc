@@ -99,15 +99,17 @@ void TextPacker::append_start(std::string_view text, const std::string& name,
   tokenizer_.encode(text, ids, name);
 }
 
-void TextPacker::append(std::string_view text, const std::string& name, int64_t length,
-                        std::vector<int32_t>& ids) {
+int64_t TextPacker::append(std::string_view text, const std::string& name, int64_t length,
+                           std::vector<int32_t>& ids) {
   const size_t begin = ids.size();
   append_start(text, name, ids);
+  const int64_t tokens = static_cast<int64_t>(ids.size() - begin) - (start_ ? 1 : 0);
   const size_t most = static_cast<size_t>(length - (end_ ? 1 : 0));
   ids.resize(std::min(ids.size(), begin + most));
   if (end_) {
     ids.push_back(*end_);
   }
+  return tokens + (end_ ? 1 : 0);
 }
 
 RowsPtr packed_rows(PackedTextsPtr texts, int64_t length, int64_t skipped) {

@@ -25,10 +25,10 @@ class TextPacker {
 
   // Appends the start token and the tokens of a text that is continued.
   void append_start(std::string_view text, const std::string& name, std::vector<int32_t>& ids);
-  // Appends at most `length` ids: start, tokens, end. Tokens are cut where there are more. Throws
-  // as Tokenizer::encode().
-  void append(std::string_view text, const std::string& name, int64_t length,
-              std::vector<int32_t>& ids);
+  // Appends at most `length` ids: start, tokens, end. Tokens are cut where there are more. Returns
+  // the number of tokens and end of the whole text. Throws as Tokenizer::encode().
+  int64_t append(std::string_view text, const std::string& name, int64_t length,
+                 std::vector<int32_t>& ids);
 
   int32_t padding() const { return padding_; }
   std::optional<int32_t> start() const { return start_; }
@@ -48,6 +48,7 @@ struct PackedTexts {
   std::vector<int32_t> ids;
   std::vector<int64_t> begins = {0};  // of each text in `ids`, and the end of the last one
   int32_t padding = 0;
+  double bytes_per_token = 0;  // of whole texts, where each one's end is a token
 
   int64_t size() const { return std::ssize(begins) - 1; }
 };

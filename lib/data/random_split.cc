@@ -177,6 +177,13 @@ Dataset select_samples(const Dataset& dataset, const std::vector<int64_t>& rows)
     }
     part.files = std::make_shared<std::vector<std::string>>(std::move(files));
   }
+  if (part.groups) {
+    SampleGroups groups = {dataset.groups->column, dataset.groups->names, {}};
+    for (const int64_t row : rows) {
+      groups.ids.push_back(dataset.groups->ids[static_cast<size_t>(row)]);
+    }
+    part.groups = std::make_shared<SampleGroups>(std::move(groups));
+  }
   part.num_samples = static_cast<int64_t>(rows.size());
   return part;
 }

@@ -109,7 +109,7 @@ class SeriesRows final : public Rows {
 // Puts the rows of each group one after the other, and starts windows within each. Windows of all
 // groups are in the order of their first rows in the file.
 WindowStarts start_in_groups(Dataset& dataset, int64_t needed, int64_t stride) {
-  const std::vector<int>& groups = *dataset.groups;
+  const std::vector<int>& groups = dataset.groups->ids;
   std::vector<int64_t> order(groups.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   const auto group_of = [&](int64_t row) { return groups[static_cast<size_t>(row)]; };
@@ -139,6 +139,11 @@ WindowStarts start_in_groups(Dataset& dataset, int64_t needed, int64_t stride) {
   }
   std::sort(starts.begin(), starts.end(),
             [&](int64_t a, int64_t b) { return row_at(a) < row_at(b); });
+  SampleGroups of_windows = {dataset.groups->column, dataset.groups->names, {}};
+  for (const int64_t start : starts) {
+    of_windows.ids.push_back(group_of(row_at(start)));
+  }
+  dataset.groups = std::make_shared<SampleGroups>(std::move(of_windows));
   if (std::is_sorted(order.begin(), order.end())) {
     order.clear();
   }
@@ -190,8 +195,15 @@ void add_series_windows(const SeriesOptions& series, bool is_beginning, Dataset&
     const int64_t row = dataset.targets.empty() ? series.span() - 1 : target.first;
     windows(dataset.sample_weight, {row, 1, step}, true);
   }
-  dataset.groups = nullptr;
+  if (is_beginning) {
+    dataset.groups = nullptr;  // of rows
+  }
   dataset.num_samples = starts.count();
+}
+
+bool are_windows_of_windows(const Shape& have, const Shape& wanted) {
+  return have.size() == wanted.size() + 1 && wanted.size() > 1 && have[0] == wanted[0] &&
+         std::equal(wanted.begin(), wanted.end(), have.begin() + 1);
 }
 
 }  // namespace meshtrain

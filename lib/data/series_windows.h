@@ -18,4 +18,10 @@ namespace meshtrain {
 // none.
 void add_series_windows(const SeriesOptions& series, bool is_beginning, Dataset& dataset);
 
+// True for samples (steps, steps, ...) where (steps, ...) are wanted: windows of an array that
+// holds windows already.
+bool are_windows_of_windows(const Shape& have, const Shape& wanted);
+constexpr const char* kWindowsHelp =
+    "where the array holds windows already, write `sequence_length: null` in its source";
+
 }  // namespace meshtrain

@@ -38,6 +38,7 @@ Dataset read_source(const ConfigObject& source, const std::string& base_dir,
   MESHTRAIN_CHECK(split.problem.empty(), "{}", split.problem);
   std::map<std::string, Dataset> wholes;  // by split
   std::vector<Dataset> parts;
+  std::vector<SourceRange> ranges;
   for (const SplitPart& part : split.parts) {
     if (wholes.count(part.split) == 0) {
       ConfigObject bare = source;
@@ -45,13 +46,16 @@ Dataset read_source(const ConfigObject& source, const std::string& base_dir,
       wholes[part.split] = read_whole(bare, base_dir, known, limits);
     }
     parts.push_back(wholes.at(part.split));
+    std::pair<int64_t, int64_t> range = {0, parts.back().inputs.at(0).rows->size()};
     if (!part.slice.empty()) {
-      const auto [begin, end] =
-          parse_slice(part.slice, parts.back().inputs.at(0).rows->size(), loc);
-      parts.back() = cut_dataset(std::move(parts.back()), begin, end);
+      range = parse_slice(part.slice, range.second, loc);
+      parts.back() = cut_dataset(std::move(parts.back()), range.first, range.second);
     }
+    ranges.push_back({part.split, range.first, range.second});
   }
-  return join_datasets(std::move(parts));
+  Dataset joined = join_datasets(std::move(parts));
+  joined.ranges = std::move(ranges);
+  return joined;
 }
 
 }  // namespace meshtrain

@@ -44,7 +44,11 @@ void cut_list(std::shared_ptr<const std::vector<T>>& list, int64_t begin, int64_
 // What is known of each sample beside the arrays.
 void cut_lists(Dataset& dataset, int64_t begin, int64_t end) {
   cut_list(dataset.files, begin, end);
-  cut_list(dataset.groups, begin, end);
+  if (dataset.groups && end - begin < std::ssize(dataset.groups->ids)) {
+    const std::vector<int>& ids = dataset.groups->ids;
+    dataset.groups = std::make_shared<SampleGroups>(SampleGroups{
+        dataset.groups->column, dataset.groups->names, {ids.begin() + begin, ids.begin() + end}});
+  }
 }
 
 template <class F>
@@ -79,6 +83,21 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
       .help(
           "write \"[begin:end]\" as in Python: \"[9000:]\", \"[:-100]\", \"[:90%]\"; without "
           "steps");
+}
+
+std::vector<SourceRange> cut_ranges(const std::vector<SourceRange>& ranges, int64_t begin,
+                                    int64_t end) {
+  std::vector<SourceRange> out;
+  int64_t before = 0;  // samples of earlier ranges
+  for (const SourceRange& range : ranges) {
+    const int64_t first = std::max(range.begin, range.begin + begin - before);
+    const int64_t last = std::min(range.end, range.begin + end - before);
+    if (first < last) {
+      out.push_back({range.split, first, last});
+    }
+    before += range.end - range.begin;
+  }
+  return out;
 }
 
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {

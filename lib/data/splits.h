@@ -17,6 +17,10 @@ namespace meshtrain {
 std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
                                         const SourceLoc& loc);
 
+// Returns samples [begin, end) of those that the ranges hold one after the other.
+std::vector<SourceRange> cut_ranges(const std::vector<SourceRange>& ranges, int64_t begin,
+                                    int64_t end);
+
 // Returns rows [begin, end) of every array.
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end);
 // The same, and frees the other rows. Copies arrays in memory one after the other, so that at most

@@ -132,8 +132,9 @@ struct Measured {
     }
     places = places_in_sample(shape, kept);
   }
-  double weight(int64_t sample) const {
-    return windows.rows ? static_cast<double>(windows.counts[static_cast<size_t>(sample)]) : 1;
+  // In how many samples it is.
+  int64_t count(int64_t sample) const {
+    return windows.rows ? windows.counts[static_cast<size_t>(sample)] : 1;
   }
 };
 
@@ -144,7 +145,7 @@ std::vector<double> sums(const Measured& data, const Rescaled& rescaled, size_t 
   const std::vector<size_t>& places = data.places;
   const auto add_all = [&](int64_t sample, const auto* values, int64_t size) {
     for (int64_t begin = 0; begin < size; begin += static_cast<int64_t>(places.size())) {
-      const double weight = data.weight(sample++);
+      const auto weight = static_cast<double>(data.count(sample++));
       for (size_t i = 0; weight != 0 && i < places.size(); ++i) {  // 0 times NaN would count
         const auto value = static_cast<double>(values[begin + static_cast<int64_t>(i)]);
         out[places[i]] += weight * f(rescaled(value, i), places[i]);
@@ -178,9 +179,13 @@ HostTensor tensor_of(const std::vector<double>& values, const Weight& like) {
 void adapt_bins(const Wanted& wanted, const Rows& data, StepRunner& runner) {
   const Layer& layer = *wanted.layer;
   std::vector<float> values;
-  data.for_each_block([&](int64_t, const HostTensor& block) {
+  const Measured measured(data, std::vector<bool>(data.shape().size(), false));
+  const auto each = static_cast<int64_t>(measured.places.size());
+  measured.samples->for_each_block([&](int64_t first, const HostTensor& block) {
     for (int64_t i = 0; i < block.size(); ++i) {
-      values.push_back(static_cast<float>(wanted.rescaled(block.at(i), static_cast<size_t>(i))));
+      const double value = wanted.rescaled(block.at(i), static_cast<size_t>(i));
+      const auto count = static_cast<size_t>(measured.count(first + i / each));
+      values.insert(values.end(), count, static_cast<float>(value));
     }
   });
   const auto num_bins = static_cast<int>(layer.config()->integer("num_bins"));

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "config/source_classes.h"
+#include "config/source_like.h"
 #include "engine/class_outputs.h"
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
@@ -287,6 +288,72 @@ void warn_of_whole_batch(const Setup& setup, const Dataset& train, Diagnostics& 
                         train.num_samples - last));
 }
 
+// "[0:800]", "train[0:800] + test[0:10]": as `slice` and `split` write it.
+std::string ranges_text(const std::vector<SourceRange>& ranges) {
+  std::vector<std::string> parts;
+  for (const SourceRange& range : ranges) {
+    parts.push_back(fmt::format("{}[{}:{}]", range.split, range.begin, range.end));
+  }
+  return join(parts, " + ");
+}
+
+int64_t num_shared(const std::vector<SourceRange>& a, const std::vector<SourceRange>& b) {
+  int64_t count = 0;
+  for (const SourceRange& x : a) {
+    for (const SourceRange& y : b) {
+      const int64_t shared = std::min(x.end, y.end) - std::max(x.begin, y.begin);
+      count += x.split == y.split ? std::max<int64_t>(0, shared) : 0;
+    }
+  }
+  return count;
+}
+
+// Warns of samples that train and that the validation or the test reads as well. `source` is the
+// part's own one.
+void warn_of_shared_samples(const RunData& data, DataPart part, const DataConfig& sources,
+                            const std::optional<ConfigObject>& source, Diagnostics& warnings) {
+  const Dataset* const other = data.part(part);
+  if (!source || other == nullptr ||
+      !have_same_samples(*sources.train, *source, sources.base_dir)) {
+    return;
+  }
+  const int64_t shared = num_shared(data.train->ranges, other->ranges);
+  if (shared == 0) {
+    return;
+  }
+  int64_t all = 0;
+  for (const SourceRange& range : other->ranges) {
+    all += range.end - range.begin;
+  }
+  const char* const unit = other->is_sliced                          ? "ids"
+                           : series_options(*source).sequence_length ? "rows"
+                                                                     : "samples";
+  const std::string_view name = data_part_name(part);
+  warnings
+      .warning("W331", other->loc,
+               fmt::format("{} of the {} {} of the {} data are in `data.train`, too",
+                           format_thousands(shared), format_thousands(all), unit, name))
+      .note(fmt::format("`train` reads {}, `{}` reads {}", ranges_text(data.train->ranges), name,
+                        ranges_text(other->ranges)))
+      .help(
+          "give both a `slice` (or `split`) without common samples, or leave this source out and "
+          "write `data.split` or `fit.validation_split`");
+}
+
+// Warns of an array of weights that nobody takes.
+void warn_of_unused_weights(const Dataset& train, Diagnostics& warnings) {
+  if (train.unused_weights.empty()) {
+    return;
+  }
+  warnings
+      .warning(
+          "W332", train.loc,
+          fmt::format("`{}` has an array `sample_weight`, which is not used", train.unused_weights))
+      .help(
+          "`sample_weight: sample_weight` in the source weighs the samples with it; "
+          "`sample_weight: null` leaves it out without this warning");
+}
+
 }  // namespace
 
 void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings) {
@@ -311,6 +378,12 @@ void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings
   if (data.train) {
     warn_of_scale(setup, *data.train, warnings);
     warn_of_whole_batch(setup, *data.train, warnings);
+    warn_of_unused_weights(*data.train, warnings);
+    const DataConfig& sources = setup.config().data;
+    for (const auto& [part, source] : {std::pair(DataPart::kValidation, &sources.validation),
+                                       std::pair(DataPart::kTest, &sources.test)}) {
+      warn_of_shared_samples(data, part, sources, *source, warnings);
+    }
   }
 }
 

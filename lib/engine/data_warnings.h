@@ -9,8 +9,9 @@ namespace meshtrain {
 
 // Adds W322 for bad records that were left out, W312 for classes that a part of the data lacks,
 // W319 for sorted classes without shuffling, W212 for a run that changes no weight, W329 for large
-// values that a layer takes unscaled, W317 for a last batch that the devices do not share. Reads
-// all labels, and the first rows of inputs.
+// values that a layer takes unscaled, W317 for a last batch that the devices do not share, W331 for
+// samples that train and validate or test, W332 for weights that are not used. Reads all labels,
+// and the first rows of inputs.
 void warn_of_data(const Setup& setup, const RunData& data, Diagnostics& warnings);
 // W322 for bad records of `what` ("the input") that were left out.
 void warn_of_skipped(const Dataset& dataset, std::string_view what, Diagnostics& warnings);

@@ -240,6 +240,36 @@ void warn_of_short_layout(const LayoutRule& rule, const LayoutTarget& variable,
       .help("write " + whole.to_string());
 }
 
+// Warns (W207) of layouts over the only axis of a mesh, which splits the batch by default: they
+// shard storage (FSDP), where the name of the axis says that products are to be split.
+void warn_of_shared_axis(const DistributionConfig& from, const DeviceMesh& mesh,
+                         Diagnostics& diagnostics) {
+  constexpr std::string_view kOfBatch[] = {"batch", "data", "dp", "fsdp"};
+  if (mesh.num_axes() != 1 || mesh.num_devices() == 1 || !from.batch_dim_name->empty() ||
+      std::find(std::begin(kOfBatch), std::end(kOfBatch), mesh.axis_name(0)) !=
+          std::end(kOfBatch)) {
+    return;
+  }
+  const auto splits_weight = [](const LayoutRule& rule) {
+    const auto& dims = rule.layout.dims;
+    return !ends_with(rule.key, "/output") &&
+           std::any_of(dims.begin(), dims.end(), [](const auto& dim) { return !dim.empty(); });
+  };
+  const auto rule = std::find_if(from.layout_map.begin(), from.layout_map.end(), splits_weight);
+  if (rule == from.layout_map.end()) {
+    return;
+  }
+  const std::string axis = mesh.axis_name(0);
+  diagnostics
+      .warning("W207", rule->layout.loc,
+               fmt::format("`{}`, the only axis of the mesh, splits the batch: weights that are "
+                           "laid out over it are gathered in each step",
+                           axis))
+      .help(fmt::format("tensor parallel: a mesh of `shape: [1, {}], axis_names: [batch, {}]`",
+                        mesh.num_devices(), axis))
+      .help(fmt::format("sharded weights (FSDP) on purpose: `batch_dim_name: {}`", axis));
+}
+
 }  // namespace
 
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
@@ -276,6 +306,7 @@ Distribution make_distribution(const Config& config, const LocalResources& resou
   out.batch_axis_names = join(names, ", ");
   out.batch_axes =
       find_axes(names, from.batch_dim_name.loc, "the batch axis", out.mesh, diagnostics);
+  warn_of_shared_axis(from, out.mesh, diagnostics);
   out.zero = static_cast<int>(from.zero.value);
   out.zero_axes = from.zero_axes->empty() ? out.batch_axes
                                           : find_axes(from.zero_axes.value, from.zero_axes.loc,

@@ -63,6 +63,8 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
                       name));
     ids = role == SequenceInput::kIds ? input : ids;
     out.inputs.push_back(role);
+    out.has_segments = out.has_segments || name == "segments";
+    out.has_positions = out.has_positions || name == "positions";
   }
   if (ids == kNone)
     refuse("it has no input of ids");

@@ -26,6 +26,9 @@ struct GenerationModel {
   // Inputs beside the ids are known by their names, `positions`, `segments` and `padding_mask`, as
   // the sources of texts know them.
   std::vector<SequenceInput> inputs;
+  // Whether there is an input `segments`, by which a step sees its own document alone, and one of
+  // positions, which begin anew in each document.
+  bool has_segments = false, has_positions = false;
 };
 
 // Returns it for the model of `setup`. An Input without a length has `window_of_any`. Throws

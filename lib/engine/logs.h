@@ -33,6 +33,9 @@ struct TrainPosition {
   bool epoch_trained = false;  // its batches are done; validation follows
   Logs logs;                   // of its batches so far
   LogLists lists = {};
+  // With epoch_trained: how many of its steps were timed, and what they took (EpochReport).
+  int64_t timed_steps = 0;
+  double train_seconds = 0;
 
   bool operator==(const TrainPosition&) const = default;
 };

@@ -7,6 +7,7 @@
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "data/read_all.h"
+#include "data/series_windows.h"
 #include "engine/class_names.h"
 #include "engine/common_types.h"
 #include "engine/epoch_plan.h"
@@ -59,45 +60,17 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
   arrays = std::move(ordered);
 }
 
+Shape sample_shape(const Dataset::Array& array) {
+  const Shape& shape = array.rows->shape();
+  return {shape.begin() + 1, shape.end()};
+}
+
 std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
   std::vector<std::string> shapes;
   for (const Dataset::Array& array : arrays) {
-    const Shape& shape = array.rows->shape();
-    shapes.push_back(shape_string(Shape(shape.begin() + 1, shape.end())));
+    shapes.push_back(shape_string(sample_shape(array)));
   }
   return join(shapes, ", ");
-}
-
-bool is_same_value(const ConfigValue& a, const ConfigValue& b);
-
-// Whether two sources read the same, whatever their places in the config.
-bool is_same_source(const ConfigObject& a, const ConfigObject& b) {
-  return a.class_name == b.class_name && std::equal(a.args.begin(), a.args.end(), b.args.begin(),
-                                                    b.args.end(), [](const auto& x, const auto& y) {
-                                                      return x.first == y.first &&
-                                                             is_same_value(x.second, y.second);
-                                                    });
-}
-
-bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
-  if (a.data.index() != b.data.index()) {
-    return false;
-  }
-  if (a.is_list()) {
-    return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(),
-                      is_same_value);
-  }
-  if (a.is_dict()) {
-    return std::equal(a.dict().begin(), a.dict().end(), b.dict().begin(), b.dict().end(),
-                      [](const auto& x, const auto& y) {
-                        return x.first == y.first && is_same_value(x.second, y.second);
-                      });
-  }
-  if (a.is_object()) {
-    return is_same_source(a.object(), b.object());
-  }
-  return a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
-         (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
 }
 
 // Whether what was learned depends on which rows train.
@@ -125,10 +98,13 @@ void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diag
     const auto compare = [&](const char* what, const std::vector<Dataset::Array>& have,
                              const std::vector<Dataset::Array>& wanted) {
       if (!wanted.empty() && sample_shapes(have) != sample_shapes(wanted)) {
-        diagnostics.error(
+        Diagnostic& error = diagnostics.error(
             "E324", dataset->loc,
             fmt::format("the {} data have {} of shape {}, the {} data {}", data_part_name(part),
                         what, sample_shapes(have), first_name, sample_shapes(wanted)));
+        if (are_windows_of_windows(sample_shape(have[0]), sample_shape(wanted[0]))) {
+          error.help(kWindowsHelp);
+        }
       }
     };
     compare("samples", dataset->inputs, first->inputs);
@@ -306,7 +282,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
     if (source && &to == &data.test && data.validation && sources.validation &&
-        is_same_source(*source, *sources.validation)) {
+        is_same(*source, *sources.validation)) {
       to = data.validation;
       to->loc = source->loc;
     } else if (source && !known && needs_train && !data.train &&

@@ -8,8 +8,9 @@
 #include "base/text.h"
 #include "config/cells.h"
 #include "data/dataset.h"
+#include "data/series_windows.h"
+#include "engine/model_warnings.h"
 #include "nn/arguments.h"
-#include "nn/later_steps.h"
 #include "nn/step_positions.h"
 #include "passes/bucket.h"
 #include "passes/head_input.h"
@@ -28,15 +29,6 @@ Shape without_batch(const Shape& shape) {
   return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
 }
 
-SourceLoc place_of_layer(const ModelConfig& model, std::string_view name) {
-  for (const LayerConfig& layer : model.layers) {
-    if (layer.name.value == name) {
-      return layer.object.loc;
-    }
-  }
-  return {};
-}
-
 // Whether a sample of shape `have` can feed an input of shape `wanted` (unknown sizes fit any).
 bool fits(const Shape& have, const Shape& wanted) {
   return have.size() == wanted.size() &&
@@ -51,6 +43,9 @@ bool has_batch_too(const Shape& wanted, const Shape& have) {
 
 // Which `shape` the Input needs, and how samples of as many numbers take that of the only Input.
 std::string shape_help(const Shape& have, const Shape& wanted, bool is_only) {
+  if (are_windows_of_windows(have, wanted)) {
+    return kWindowsHelp;
+  }
   const auto list = [](const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); };
   const bool is_known = std::find(wanted.begin(), wanted.end(), kUnknownDim) == wanted.end();
   const std::string other =
@@ -183,6 +178,7 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   if (!data_fit) {
     diagnostics.throw_if_errors();
   }
+  model_->set_shards(shards_of_weights());
   expert_pins_ = place_expert_pins(*model_, layouts_.weights, distribution_.batch_axes);
   std::map<std::string, Sharding> pins = layouts_.pins;
   for (const PlacedPin& placed : expert_pins_) {
@@ -205,40 +201,12 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   assign_layouts(variables, user, options, mesh());
   graphs_->set_variables(std::move(variables));
   check_step_order();
-  warn_of_later_steps(diagnostics);
+  warn_of_model(config, *model_, data_, diagnostics);
   add_caches();
   warnings_.append(diagnostics);
 }
 
 Setup::~Setup() = default;
-
-// Data whose targets are the ids behind those of the sample, and a model that sees them.
-void Setup::warn_of_later_steps(Diagnostics& diagnostics) const {
-  const std::optional<ConfigObject>& source = config_.data.train;
-  if (!source || string_or(*source, "target", "") != "sequence") {
-    return;
-  }
-  for (const int output : model_->outputs()) {
-    const Model::Call* const call = call_of_later_steps(*model_, output);
-    if (call == nullptr || model_->calls()[output].output_shape.size() != 3) {
-      continue;
-    }
-    const Layer& layer = *model_->layers()[call->layer];
-    Diagnostic& d = diagnostics.warning(
-        "W125", layer.loc,
-        fmt::format("`{}` ({}) sees later steps, and the targets of `{}` are the ids that follow: "
-                    "the model can copy what it is to predict",
-                    call->name, layer.class_name, source->class_name));
-    d.help(layer.class_name == "TransformerEncoder"
-               ? "TransformerDecoder without a second input is causal"
-           : is_recurrent_class(layer.class_name)
-               ? "a layer that goes forward sees earlier steps alone"
-           : layer.class_name.find("Conv1D") != std::string::npos
-               ? "`padding: causal` sees earlier steps alone"
-               : "write `call: {use_causal_mask: true}`");
-    return;
-  }
-}
 
 void Setup::check_step_order() const {
   const auto& [shards, loc] = config_.data.head_tail;
@@ -274,6 +242,11 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
     };
     if (std::any_of(names.begin(), names.end(), is_of_documents)) {
       error.help("`document_separator` of the source `text` or `tokens` gives these two");
+    } else if (std::find(names.begin(), names.end(), "padding_mask") != names.end()) {
+      error.help(
+          "the source `lines` gives `padding_mask`; windows of `text` and `tokens` have no "
+          "padding: "
+          "remove the Input and its uses");
     }
     return;
   }
@@ -379,6 +352,20 @@ void Setup::resolve(Diagnostics& diagnostics) {
   for (const auto& [key, own_key] : block_pins) {
     move_pin(layouts_, key, own_key, diagnostics);
   }
+}
+
+// Beside the axes of the batch, whose parts are gathered before a layer sees a weight.
+std::vector<Shape> Setup::shards_of_weights() const {
+  std::vector<Shape> out;
+  for (const Sharding& layout : layouts_.weights) {
+    Shape& shards = out.emplace_back();
+    for (AxisList axes : layout.dims) {
+      erase_if(axes,
+               [&](int axis) { return (mask_of(distribution_.batch_axes) >> axis & 1) != 0; });
+      shards.push_back(mesh().size_of(axes));
+    }
+  }
+  return out;
 }
 
 bool Setup::fixed_reductions() const {

@@ -74,9 +74,9 @@ class Setup {
   void check_data(const DataSpec& data, Diagnostics& diagnostics) const;
   void check_padding(Diagnostics& diagnostics) const;
   void check_step_order() const;
-  void warn_of_later_steps(Diagnostics& diagnostics) const;
   DataSpec implied_data() const;
   void resolve(Diagnostics& diagnostics);
+  std::vector<Shape> shards_of_weights() const;
   void add_caches();
   Graph predict_graph(int64_t batch, bool in_order) const;
   IncrementalGraph decode_graph(int64_t steps) const;

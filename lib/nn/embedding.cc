@@ -1,6 +1,8 @@
 // Embedding and ReversibleEmbedding. Source: Keras 3 layers/core.
+#include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/parts.h"
 
 namespace meshtrain {
 namespace {
@@ -105,9 +107,9 @@ class ReversibleEmbedding final : public TableLayer {
     }
     add_table();
     if (!config_.boolean("tie_weights")) {
-      reverse_ = add_weight("reverse_embeddings", {columns, rows()}, variable_dtype,
-                            make_initializer(config_.arg("embeddings_initializer")));
-      pad_weight(reverse_, 1);
+      const int reverse = add_weight("reverse_embeddings", {columns, rows()}, variable_dtype,
+                                     make_initializer(config_.arg("embeddings_initializer")));
+      pad_weight(reverse, 1);
     }
     if (is_reverse()) {
       output.back() = rows();
@@ -118,41 +120,45 @@ class ReversibleEmbedding final : public TableLayer {
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    Builder& b = context.builder;
-    if (!is_reverse())
-      return look_up(context, inputs[0]);
-    const DType type = config_.has("reverse_dtype")
-                           ? parse_dtype(config_.string("reverse_dtype")).value()
-                           : context.compute_dtype;
-    const ValueId x = b.cast(inputs[0], type);
-    const size_t rank = b.shape(x).size();
-    std::string outer;
-    for (size_t i = 0; i + 1 < rank; ++i) {
-      outer += static_cast<char>('a' + i);
-    }
-    ValueId logits =
-        reverse_ == kNone
-            ? b.einsum(outer + "y,zy->" + outer + "z", {x, b.cast(context.weight(table_), type)})
-            : b.einsum(outer + "y,yz->" + outer + "z", {x, b.cast(context.weight(reverse_), type)});
-    const auto classes = static_cast<int64_t>(rank) - 1;
-    if (b.shape(logits).back() > rows())
-      logits = b.slice(logits, classes, 0, rows());
-    if (config_.has("logit_soft_cap")) {
-      const double cap = config_.number("logit_soft_cap");
-      logits = b.mul(b.unary("tanh", b.div(logits, cap)), cap);
-    }
-    return to_compute(context, logits);
+    return is_reverse()
+               ? to_compute(context, reversed_embedding(context, *this, context.weight, inputs[0]))
+               : look_up(context, inputs[0]);
   }
 
   bool makes_mask() const override { return TableLayer::makes_mask() && !is_reverse(); }
 
  private:
   bool is_reverse() const { return use.call_flag("reverse"); }
-
-  int reverse_ = kNone;
 };
 
 }  // namespace
+
+ValueId reversed_embedding(CallContext& context, const Layer& embedding,
+                           const std::function<ValueId(int)>& weight, ValueId states) {
+  constexpr int kTable = 0, kReverse = 1;  // in the order of add_weight()
+  Builder& b = context.builder;
+  const ConfigObject& config = *embedding.config();
+  const std::string given = string_or(config, "reverse_dtype", "");
+  const DType type = given.empty() ? context.compute_dtype : parse_dtype(given).value();
+  const ValueId x = b.cast(states, type);
+  const size_t rank = b.shape(x).size();
+  std::string outer;
+  for (size_t i = 0; i + 1 < rank; ++i) {
+    outer += static_cast<char>('a' + i);
+  }
+  ValueId logits =
+      boolean_or(config, "tie_weights", true)
+          ? b.einsum(outer + "y,zy->" + outer + "z", {x, b.cast(weight(kTable), type)})
+          : b.einsum(outer + "y,yz->" + outer + "z", {x, b.cast(weight(kReverse), type)});
+  const auto classes = static_cast<int64_t>(rank) - 1;
+  const int64_t rows = config.integer("input_dim");
+  if (b.shape(logits).back() > rows)
+    logits = b.slice(logits, classes, 0, rows);
+  if (const double cap = number_or(config, "logit_soft_cap", 0); cap != 0) {
+    logits = b.mul(b.unary("tanh", b.div(logits, cap)), cap);
+  }
+  return logits;
+}
 
 std::vector<LayerEntry> embedding_layers() {
   return {{"Embedding", make_as<Embedding>},

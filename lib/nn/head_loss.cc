@@ -83,9 +83,9 @@ bool is_token_loss(const ConfigObject& loss) {
 
 bool is_token_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
   const std::string name = metric_class(metric, y_true, y_pred);
-  return name == "SparseCategoricalAccuracy" ||
-         ((name == "SparseCategoricalCrossentropy" || name == "Perplexity") &&
-          is_from_logits(metric));
+  return name == "SparseCategoricalAccuracy" || ((name == "SparseCategoricalCrossentropy" ||
+                                                  name == "Perplexity" || name == "BitsPerByte") &&
+                                                 is_from_logits(metric));
 }
 
 bool add_token_losses(Builder& b, ValueId y, ValueId predictions) {

@@ -118,9 +118,14 @@ class MaskedLMHead final : public CompositeLayer {
     }
     const Shape &x = inputs[place("inputs")], &positions = inputs[place("mask_positions")];
     const Shape gathered = {x[0], positions[1], x[2]};
-    const int64_t size = config_.integer("vocabulary_size");
-    kernel_ = Layer::add_weight("output_kernel", {x[2], size}, variable_dtype,
-                                make_initializer(config_.arg("kernel_initializer")));
+    const int64_t size = vocabulary_size(x[2], diagnostics);
+    if (size == 0) {
+      return failed_shape();
+    }
+    if (tied == nullptr) {
+      kernel_ = Layer::add_weight("output_kernel", {x[2], size}, variable_dtype,
+                                  make_initializer(config_.arg("kernel_initializer")));
+    }
     bias_ = Layer::add_weight("output_bias", {size}, variable_dtype,
                               make_initializer(config_.arg("bias_initializer")));
     ConfigObject object = part_object("Dense");
@@ -152,8 +157,10 @@ class MaskedLMHead final : public CompositeLayer {
     const ValueId chosen = b.one_hot(ids, b.shape(x)[1], b.dtype(x));
     ValueId y = b.einsum("bmt,bte->bme", {chosen, x});
     y = call_part(context, norm_, call_part(context, dense_, y));
-    const ValueId kernel = to_compute(context, context.weight(kernel_));
-    y = b.einsum("bme,ev->bmv", {to_compute(context, y), kernel});
+    y = to_compute(context, y);
+    y = tied == nullptr
+            ? b.einsum("bme,ev->bmv", {y, to_compute(context, context.weight(kernel_))})
+            : to_compute(context, reversed_embedding(context, *tied, context.tied_weight, y));
     y = b.add(y, to_compute(context, context.weight(bias_)));
     return add_activation(b, config_.arg("activation"), y);
   }
@@ -183,6 +190,37 @@ class MaskedLMHead final : public CompositeLayer {
       return false;
     }
     return true;
+  }
+
+  // The argument, or the rows of the table; 0 after an error.
+  int64_t vocabulary_size(int64_t features, Diagnostics& diagnostics) const {
+    const int64_t given = integer_or(config_, "vocabulary_size", 0);
+    if (tied == nullptr) {
+      if (given == 0) {
+        diagnostics
+            .error("E112", loc,
+                   fmt::format("layer `{}` (MaskedLMHead) needs `vocabulary_size` or "
+                               "`token_embedding`",
+                               name))
+            .help("`token_embedding` names the layer whose table of tokens it shares");
+      }
+      return given;
+    }
+    const int64_t rows = tied->config()->integer("input_dim");
+    const int64_t columns = tied->config()->integer("output_dim");
+    if (given != 0 && given != rows) {
+      argument_error(diagnostics, "vocabulary_size",
+                     fmt::format("is {}, but `{}` has {} rows", given, tied->name, rows))
+          .help("leave `vocabulary_size` out");
+      return 0;
+    }
+    if (columns != features) {
+      argument_error(diagnostics, "token_embedding",
+                     fmt::format("has {} features, and the input {}", columns, features))
+          .help("leave `token_embedding` out, and write `vocabulary_size`");
+      return 0;
+    }
+    return rows;
   }
 
   ConfigObject part_object(std::string_view class_name) const {

@@ -127,7 +127,8 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
   };
   switch (mask_effect(class_of_mask(layer))) {
     case MaskEffect::kProduce:
-      if (any && !layer.makes_mask()) {
+      // Of logits that go to the loss, Setup says it: there weights may do what the mask did.
+      if (any && !layer.makes_mask() && !layer.use.call_flag("reverse")) {
         warn("it makes no mask of its own");
       }
       if (layer.makes_mask() && !has_steps(layer, inputs[0])) {

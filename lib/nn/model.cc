@@ -262,7 +262,30 @@ class ModelBuilder {
       return nullptr;
     }
     call.layer = static_cast<int>(model_.layers_.size()) - 1;
-    return model_.layers_.back().get();
+    return tie(config, *model_.layers_.back()) ? model_.layers_.back().get() : nullptr;
+  }
+
+  // Whether the layer that the config ties the new one to has been made, where there is one.
+  bool tie(const LayerConfig& config, Layer& layer) {
+    if (config.shared_layer.value.empty()) {
+      return true;
+    }
+    const int earlier = find_call(calls_, config.shared_layer, "layer", diagnostics_);
+    const int owner = earlier == kNone ? kNone : model_.calls_[earlier].layer;
+    layer.tied = owner == kNone ? nullptr : model_.layers_[owner].get();
+    layer.tied_index = owner;
+    const bool is_input = earlier != kNone && model_.calls_[earlier].is_input;
+    const std::string name = layer.tied != nullptr ? layer.tied->class_name
+                             : is_input            ? "Input"
+                                                   : "";
+    if (!name.empty() && name != "ReversibleEmbedding" && name != "Embedding") {
+      diagnostics_
+          .error("E121", config.shared_layer.loc,
+                 fmt::format("`{}` ({}) has no table of tokens", config.shared_layer.value, name))
+          .help("name the ReversibleEmbedding or the Embedding of the tokens");
+      return false;
+    }
+    return layer.tied != nullptr && !layer.tied->weights.empty();
   }
 
   void add_outputs(const ModelConfig& config) {
@@ -388,6 +411,15 @@ int64_t Model::num_params(bool trainable_only) const {
   return count;
 }
 
+void Model::set_shards(std::span<const Shape> shards) {
+  size_t next = 0;
+  for (const auto& layer : layers_) {
+    for (Weight& weight : layer->weights) {
+      weight.shards = shards[next++];
+    }
+  }
+}
+
 // A layer keeps sizes of its inputs, which may be others in each call.
 void Model::prepare(Layer& layer, const Call& call) const {
   layer.use = call.use;
@@ -432,12 +464,14 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     context.head_tail = head_tail;
     context.generating = generating;
     const int first = first_weight_[call.layer];
-    context.weight = [&](int index) {
-      const ValueId updated = fresh[first + index];
-      const ValueId value =
-          updated != kNone ? updated : builder.variable_use(parameters[first + index]);
-      const bool cast = layer.casts_weights() && is_floating(builder.dtype(value));
+    const auto weight_of = [&](const Layer& owner, int at) {
+      const ValueId value = fresh[at] != kNone ? fresh[at] : builder.variable_use(parameters[at]);
+      const bool cast = owner.casts_weights() && is_floating(builder.dtype(value));
       return cast ? builder.cast(value, layer.dtype) : value;
+    };
+    context.weight = [&](int index) { return weight_of(layer, first + index); };
+    context.tied_weight = [&](int index) {
+      return weight_of(*layer.tied, first_weight_[layer.tied_index] + index);
     };
     context.update = [&](int index, ValueId value) { fresh[first + index] = value; };
     const ConfigObject* config = layer.config();
@@ -477,6 +511,9 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
     MESHTRAIN_CHECK(further.size() == layer.further_shapes().size(), "{}", layer.name);
     for (size_t i = 0; i < further.size(); ++i) {
+      if (layer.regularizes_output()) {
+        context.regularize(further[i]);
+      }
       results.push_back(further[i]);
       result_masks.push_back(shares_mask(layer, i) ? mask : kNone);
     }

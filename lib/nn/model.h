@@ -37,6 +37,8 @@ struct Weight {
   // memory of a run it is a multiple of pad_to. Files have `shape`.
   int pad_dim = kNone;
   int64_t pad_to = 1;
+  // How many parts the layout makes of each dimension; empty until Model::set_shards().
+  Shape shards = {};
 
   Shape stored_shape() const {
     Shape out = shape;
@@ -97,6 +99,8 @@ struct CallContext {
   int64_t head_tail = 1;
   // Text is generated: an output must not depend on how many steps the graph has.
   bool generating = false;
+  // As `weight`, of Layer::tied.
+  std::function<ValueId(int weight_index)> tied_weight = {};
 };
 
 // A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
@@ -117,7 +121,7 @@ class Layer {
   // Keras' autocast of a layer and of a variable.
   virtual bool casts_inputs() const { return true; }
   virtual bool casts_weights() const { return true; }
-  // Whether activity_regularizer is of the layer's output; else `call` names the parts.
+  // Whether activity_regularizer is of the layer's outputs; else `call` names the parts.
   virtual bool regularizes_output() const { return true; }
   // Masks of steps (masks.h). Whether the layer makes a mask, and that mask, of shape (batch,
   // steps); the input whose mask a layer passes on.
@@ -142,6 +146,8 @@ class Layer {
   bool trainable = true;                   // false: none of its weights trains
   std::vector<Weight> weights;             // trainable first, in Keras' creation order
   LayerUse use;                            // what build() or call() is for
+  const Layer* tied = nullptr;             // whose weights call() uses beside its own
+  int tied_index = kNone;                  // of `tied` in the model
 
  protected:
   // Index of the new weight "<layer name>/<weight name>". A layer that is built again (Call) gets
@@ -194,6 +200,8 @@ class Model {
   // All weights in Keras order: layer by layer.
   const std::vector<const Weight*>& weights() const { return weights_; }
   int64_t num_params(bool trainable_only = false) const;
+  // Tells the layers how weights() are laid out, so that they compute the same in another way.
+  void set_shards(std::span<const Shape> shards);
 
   // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is
   // called with "<layer path>/output" and the value after every layer, and with the keys of

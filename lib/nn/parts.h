@@ -42,4 +42,9 @@ class CompositeLayer : public ConfiguredLayer {
 
 std::vector<LayerEntry> hub_layers();  // hub_layers.cc
 
+// Hidden states (..., output_dim) -> logits (..., input_dim) of an Embedding or ReversibleEmbedding
+// called with `reverse`. `weight`: of that layer. In embedding.cc.
+ValueId reversed_embedding(CallContext& context, const Layer& embedding,
+                           const std::function<ValueId(int)>& weight, ValueId states);
+
 }  // namespace meshtrain

@@ -35,6 +35,30 @@ constexpr std::pair<std::string_view, std::string_view> kOtherOperations[] = {
     {"reduce_mean", "mean"}, {"reduce_sum", "sum"},
     {"reduce_max", "max"}};
 
+// Python's operators that expressions lack.
+constexpr std::pair<std::string_view, std::string_view> kOtherOperators[] = {
+    {"@", "matmul(a, b)"},
+    {"&", "logical_and(a, b)"},
+    {"|", "logical_or(a, b)"},
+    {"~", "logical_not(a)"},
+    {"and ", "logical_and(a, b)"},
+    {"or ", "logical_or(a, b)"},
+    {"^", "logical_xor(a, b), or a ** b for a power"}};
+
+// parse_expression(); the help of an operator that is none here names the operation.
+ExprNode parse_operations(std::string_view text) {
+  try {
+    return parse_expression(text);
+  } catch (ExprError& error) {
+    for (const auto& [sign, operation] : kOtherOperators) {
+      if (error.offset < text.size() && text.substr(error.offset).starts_with(sign)) {
+        error.help = fmt::format("write {}", operation);
+      }
+    }
+    throw;
+  }
+}
+
 // Refuses `cat(...)`, `x.mean(1)` and `torch.relu(x)` with the name here.
 void refuse_other_name(const ExprNode& node) {
   const size_t dot = node.text.rfind('.');
@@ -448,7 +472,7 @@ TensorProgram trace_expression(std::string_view text, std::vector<std::string> i
                                const TensorNames& names) {
   TensorProgram out;
   out.inputs = std::move(inputs);
-  const ExprNode node = parse_expression(text);
+  const ExprNode node = parse_operations(text);
   const Operand result = Tracer(out, names).trace(node);
   if (!result.is_tensor()) {
     throw ExprError{node.offset, "the expression gives no tensor", {}, names.help};

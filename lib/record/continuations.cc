@@ -43,34 +43,93 @@ int64_t most_ids(const ContinueOptions& options, size_t prompt) {
   return options.new_ids > 0 ? options.new_ids : kNewIds;
 }
 
+std::optional<int32_t> separator_of(const DataConfig& data) {
+  std::optional<int64_t> id;
+  if (data.train) {
+    if (const auto text = options_if<TextOptions>(*data.train))
+      id = text->document_separator.value;
+    if (const auto tokens = options_if<TokensOptions>(*data.train))
+      id = tokens->document_separator.value;
+  }
+  return id ? std::optional(static_cast<int32_t>(*id)) : std::nullopt;
+}
+
+std::optional<int32_t> text_start(const Config& config, const TextCodec& codec) {
+  if (const auto ids = config.model.token_ids.find("bos_token_id");
+      ids != config.model.token_ids.end() && !ids->second.empty())
+    return static_cast<int32_t>(ids->second[0]);
+  return codec.start();
+}
+
+// The ids of a text without any. `what`: "prompt 1 is empty".
+std::vector<int32_t> start_alone(const std::string& what, const PromptRules& rules) {
+  if (rules.start)
+    return {*rules.start};
+  Diagnostics diagnostics;
+  Diagnostic& error = diagnostics.error("E140", {}, what + ", and the model has no start token");
+  if (rules.separator)
+    error.note(
+        "what follows `document_separator` has weight 0 in training: the model does not know how a "
+        "document begins");
+  error.help(
+      "a prompt of at least one character; `model.token_ids.bos_token_id`, or `start_token` of the "
+      "source `lines`, begins an empty one");
+  throw ConfigError(diagnostics);
+}
+
+void keep_last_document(const std::string& name, const PromptRules& rules,
+                        std::vector<int32_t>& ids) {
+  const auto last =
+      rules.separator ? std::find(ids.rbegin(), ids.rend(), *rules.separator) : ids.rend();
+  if (last == ids.rend())
+    return;
+  if (rules.has_segments) {
+    ids.erase(ids.begin(), last.base());
+    if (ids.empty())
+      ids = start_alone(name + " ends with the end of a document", rules);
+  } else if (rules.has_positions) {
+    throw ConfigError("E324", {},
+                      name +
+                          " has the end of a document, behind which this model's positions begin "
+                          "anew while its steps see the document before")
+        .help("a prompt of one document");
+  }
+}
+
 }  // namespace
 
 std::string prompt_name(std::string_view prompt) {
   return fmt::format("the prompt `{}`", shown_text(prompt));
 }
 
-TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids,
-                            std::optional<int32_t> start) {
+PromptRules prompt_rules(const Config& config, const TextCodec& codec,
+                         const GenerationModel& model) {
+  return {model.num_ids, text_start(config, codec), separator_of(config.data), model.has_segments,
+          model.has_positions};
+}
+
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec,
+                            const PromptRules& rules) {
   TextPrompts out;
   out.texts = std::move(texts);
   for (size_t i = 0; i < out.texts.size(); ++i) {
     const std::string name = fmt::format("prompt {}", i + 1);
-    if (out.texts[i].empty() && !start)
-      throw ConfigError("E140", {}, name + " is empty, and the model has no start token")
-          .help(
-              "a prompt of at least one character; `start_token` or `document_separator` of "
-              "data.train begin an empty one");
-    out.ids.push_back(out.texts[i].empty() ? std::vector<int32_t>{*start}
-                                           : codec.encode(out.texts[i], name));
-    if (out.ids.back().empty())
+    if (out.texts[i].empty()) {
+      out.ids.push_back(start_alone(name + " is empty", rules));
+      continue;
+    }
+    std::vector<int32_t> ids = codec.encode(out.texts[i], name);
+    if (ids.empty())
       throw ConfigError("E140", {}, fmt::format("{} has no token", prompt_name(out.texts[i])))
           .help("the tokenizer leaves all of it out");
-    const int32_t largest = *std::max_element(out.ids.back().begin(), out.ids.back().end());
-    if (largest >= num_ids)
+    const int32_t largest = *std::max_element(ids.begin(), ids.end());
+    if (largest >= rules.num_ids)
       throw ConfigError("E314", {},
                         fmt::format("{} has the id {}, the model {} ids", prompt_name(out.texts[i]),
-                                    largest, num_ids))
+                                    largest, rules.num_ids))
           .help("use the tokenizer that the model was trained with");
+    keep_last_document(prompt_name(out.texts[i]), rules, ids);
+    out.ids.push_back(std::move(ids));
   }
   return out;
 }
@@ -89,16 +148,9 @@ void check_lengths(const TextPrompts& prompts, int64_t least, const std::string&
 }
 
 std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec) {
-  if (const auto end = codec == nullptr ? std::nullopt : codec->end())
-    return {*end};
-  std::optional<int64_t> id;
-  if (data.train) {
-    if (const auto text = options_if<TextOptions>(*data.train))
-      id = text->document_separator.value;
-    if (const auto tokens = options_if<TokensOptions>(*data.train))
-      id = tokens->document_separator.value;
-  }
-  return id ? std::vector<int32_t>{static_cast<int32_t>(*id)} : std::vector<int32_t>();
+  std::optional<int32_t> end = codec == nullptr ? std::nullopt : codec->end();
+  end = end ? end : separator_of(data);
+  return end ? std::vector<int32_t>{*end} : std::vector<int32_t>();
 }
 
 std::vector<int32_t> text_ends(const Config& config, const TextCodec& codec) {
@@ -109,24 +161,14 @@ std::vector<int32_t> text_ends(const Config& config, const TextCodec& codec) {
   return ids;
 }
 
-std::optional<int32_t> text_start(const Config& config, const TextCodec& codec) {
-  if (const auto ids = config.model.token_ids.find("bos_token_id");
-      ids != config.model.token_ids.end() && !ids->second.empty())
-    return static_cast<int32_t>(ids->second[0]);
-  if (const std::optional<int32_t> start = codec.start())
-    return start;
-  const std::vector<int32_t> end =
-      codec.end() ? std::vector<int32_t>() : document_end(config.data, &codec);
-  return end.empty() ? std::nullopt : std::optional(end[0]);
-}
-
-std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,
-                               bool is_json) {
+std::string continuations_text(std::span<const Continuation> some, const TextPrompts& prompts,
+                               bool is_json, bool first) {
   std::string out;
-  for (const Continuation& one : all) {
+  for (const Continuation& one : some) {
     const std::string& prompt = prompts.texts[one.prompt];
     if (!is_json) {
-      out += (&one == all.data() ? "" : "---\n") + prompt + one.text + "\n";
+      out += (first ? "" : "---\n") + prompt + one.text + "\n";
+      first = false;
       continue;
     }
     const nlohmann::ordered_json line = {{"prompt", prompt},
@@ -197,15 +239,30 @@ int64_t ContinuedTexts::longest() const {
   return most;
 }
 
-std::vector<Continuation> ContinuedTexts::run(Generation& generation, LiveText* live) {
-  const auto at_once = static_cast<size_t>(rows_at_once());
-  // Rows take as many steps as the longest of those at once: equal lengths stand together, behind
-  // the one that is shown.
+// Rows take as many steps as the longest of those at once: equal lengths stand together, behind
+// `first` that are as they were. Runs of a few groups are sorted each by itself, so that no text
+// waits for one that is far behind it.
+std::vector<size_t> ContinuedTexts::order_of_rows(size_t first) const {
+  constexpr size_t kSortedGroups = 8;
+  const size_t run = kSortedGroups * static_cast<size_t>(options_.rows);
   std::vector<size_t> order(rows_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin() + (live != nullptr ? 1 : 0), order.end(), [&](size_t a, size_t b) {
-    return rows_[a].prompt.size() < rows_[b].prompt.size();
-  });
+  for (size_t begin = 0; begin < order.size(); begin += run) {
+    std::stable_sort(
+        order.begin() + static_cast<std::ptrdiff_t>(std::max(begin, first)),
+        order.begin() + static_cast<std::ptrdiff_t>(std::min(begin + run, order.size())),
+        [&](size_t a, size_t b) { return rows_[a].prompt.size() < rows_[b].prompt.size(); });
+  }
+  return order;
+}
+
+std::vector<Continuation> ContinuedTexts::run(
+    Generation& generation, LiveText* live,
+    const std::function<void(std::span<const Continuation>)>& on_texts) {
+  const auto at_once = static_cast<size_t>(rows_at_once());
+  const std::vector<size_t> order = order_of_rows(live != nullptr ? 1 : 0);
+  std::vector<bool> is_done(rows_.size());
+  size_t num_shown = 0;
   for (size_t first = 0; first < rows_.size(); first += is_search_ ? 1 : at_once) {
     request_.on_id = nullptr;
     if (live != nullptr && first == 0)
@@ -220,7 +277,14 @@ std::vector<Continuation> ContinuedTexts::run(Generation& generation, LiveText* 
       one.text = text_before_stop(codec_, made[i].ids, options_.stops);
       one.num_ids = made[i].ids.size();
       one.has_stopped = made[i].has_stopped;
+      is_done[order[first + i]] = true;
     }
+    size_t end = num_shown;
+    while (end < is_done.size() && is_done[end])
+      ++end;
+    if (on_texts && end > num_shown)
+      on_texts(std::span(all_).subspan(num_shown, end - num_shown));
+    num_shown = end;
   }
   return all_;
 }

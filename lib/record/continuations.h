@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,23 @@ struct TextPrompts {
   std::vector<std::string> texts;
   std::vector<std::vector<int32_t>> ids;  // of each, not empty
 };
-// An empty text is `start` alone. Throws ConfigError: E140 for an empty text without it, E314 for
-// what has no id, or one from `num_ids` on.
-TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec, int64_t num_ids,
-                            std::optional<int32_t> start);
+// What a model says about prompts.
+struct PromptRules {
+  int64_t num_ids = 0;
+  // That of a text: `model.token_ids.bos_token_id`, else a start token of the training data. A
+  // separator is none: what follows it has weight 0 in training.
+  std::optional<int32_t> start;
+  std::optional<int32_t> separator;  // of the documents that the model was trained on
+  bool has_segments = false, has_positions = false;  // GenerationModel
+};
+PromptRules prompt_rules(const Config& config, const TextCodec& codec,
+                         const GenerationModel& model);
+// An empty text is the start alone. Of a text with separators, a model with `segments` gets the
+// last document: no step behind it sees another one. Throws ConfigError: E140 for an empty text, or
+// last document, without a start; E314 for what has no id, or one from `num_ids` on; E324 for
+// separators where positions begin anew and steps see all documents.
+TextPrompts encoded_prompts(std::vector<std::string> texts, TextCodec& codec,
+                            const PromptRules& rules);
 // The start of a prompt for messages: "the prompt `Once upon a`".
 std::string prompt_name(std::string_view prompt);
 
@@ -34,10 +48,6 @@ std::vector<int32_t> document_end(const DataConfig& data, const TextCodec* codec
 // The ids that end a text: that of the training data, and each `model.token_ids.eos_token_id`.
 std::vector<int32_t> text_ends(const Config& config, const TextCodec& codec);
 
-// The id with which a text begins: `model.token_ids.bos_token_id`, else a start token of the
-// training data, or the separator that ends the document before it.
-std::optional<int32_t> text_start(const Config& config, const TextCodec& codec);
-
 struct Continuation {
   size_t prompt = 0;
   int64_t sample = 0;
@@ -45,9 +55,9 @@ struct Continuation {
   size_t num_ids = 0;
   bool has_stopped = false;
 };
-// Texts with a line of --- between them, or a JSON object a line.
-std::string continuations_text(const std::vector<Continuation>& all, const TextPrompts& prompts,
-                               bool is_json);
+// Texts, each but the `first` of all with a line of --- before it, or a JSON object a line.
+std::string continuations_text(std::span<const Continuation> some, const TextPrompts& prompts,
+                               bool is_json, bool first = true);
 
 // Shows what the newest ids add to a text, but for bytes of a character that is not whole, and for
 // what may become one of `stops`.
@@ -87,10 +97,15 @@ class ContinuedTexts {
 
   int64_t rows_at_once() const;
   int64_t longest() const;  // ids of a prompt and its text
-  // `live`, where given, shows the first text.
-  std::vector<Continuation> run(Generation& generation, LiveText* live);
+  // `live`, where given, shows the first text. `on_texts`, where given, gets the texts in the order
+  // of all of them: each as soon as it and all before it are there.
+  std::vector<Continuation> run(
+      Generation& generation, LiveText* live,
+      const std::function<void(std::span<const Continuation>)>& on_texts = {});
 
  private:
+  std::vector<size_t> order_of_rows(size_t first) const;
+
   const ContinueOptions& options_;
   TextCodec& codec_;
   GenerationRequest request_;

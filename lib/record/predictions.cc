@@ -84,6 +84,18 @@ std::vector<NamedColumn> named_columns(const Predictions& predictions) {
                          return std::isfinite(p) ? nlohmann::json(p) : nlohmann::json();
                        }});
   }
+  if (predictions.groups) {
+    const SampleGroups& groups = *predictions.groups;
+    const bool is_taken =
+        std::any_of(columns.begin(), columns.end(),
+                    [&](const NamedColumn& column) { return column.name == groups.column; });
+    columns.insert(
+        columns.begin() + (predictions.files.empty() ? 0 : 1),
+        {is_taken ? groups.column + "_group" : groups.column,
+         [&groups](int64_t sample) -> nlohmann::json {
+           return groups.names[static_cast<size_t>(groups.ids[static_cast<size_t>(sample)])];
+         }});
+  }
   return columns;
 }
 

@@ -5,13 +5,16 @@
 //            elements of an output that has several per sample
 //   .jsonl   an object per sample: {"NAME": [0.1, 0.9]}; null for NaN and infinity
 // Numbers in text formats are the shortest that read back exactly. Text formats begin with `file`,
-// the sample's file, where each sample has one, and with `class` and `probability` (NAME_class and
-// NAME_probability where several outputs have them), where an output says which class it is.
+// the sample's file, where each sample has one, with the column that `group` of the data names, and
+// with `class` and `probability` (NAME_class and NAME_probability where several outputs have them),
+// where an output says which class it is.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "engine/class_outputs.h"
 #include "tensor/host_tensor.h"
 
@@ -20,9 +23,10 @@ namespace meshtrain {
 enum class PredictionFormat { kNpy, kNpz, kCsv, kJsonl };
 
 struct Predictions {
-  std::vector<NamedTensor> outputs;       // one row per sample
-  std::vector<ClassOutput> classes = {};  // of each output; may be empty
-  std::vector<std::string> files = {};    // of each sample; may be empty
+  std::vector<NamedTensor> outputs;                 // one row per sample
+  std::vector<ClassOutput> classes = {};            // of each output; may be empty
+  std::vector<std::string> files = {};              // of each sample; may be empty
+  std::shared_ptr<const SampleGroups> groups = {};  // of the samples; may be null
 };
 
 // Returns the format that `format` names ("csv"), else that of the path's extension; csv for "-",

@@ -24,9 +24,11 @@ class SkipWatch : public Hook {
   const StepRunner& runner_;
   std::string scale_path_;
   std::function<void(const std::string&)> warn_;
-  int64_t before_ = 0;  // iterations of the optimizer at the epoch's begin
-  int64_t steps_ = 0;   // of this epoch
+  int64_t before_ = 0;  // iterations of the optimizer at the epoch's begin, or at the resume
+  int64_t steps_ = 0;   // of this epoch, since then
   bool has_warned_ = false;
+  bool is_resumed_ = false;
+  bool begins_within_epoch_ = false;  // of the first epoch: the run was resumed there
 };
 
 }  // namespace meshtrain

@@ -115,8 +115,8 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
     train_together(batches, steps_together(train, plan, at), plan, at);
   }
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
-  report.timed_steps = plan.steps - done;
-  report.train_seconds = now_() - start;
+  report.timed_steps = at.epoch_trained ? at.timed_steps : plan.steps - done;
+  report.train_seconds = at.epoch_trained ? at.train_seconds : now_() - start;
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
   report.lists = at.epoch_trained ? at.lists : runner_.log_lists();
   report.scheduled_rate = runner_.scheduled_rate();
@@ -213,6 +213,8 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   position.at.epoch_trained = true;
   position.at.logs = report.logs;
   position.at.lists = report.lists;
+  position.at.timed_steps = report.timed_steps;
+  position.at.train_seconds = report.train_seconds;
   coordinator_->progress(position.at, "validation");
   const EvaluateReport found =
       run_tests(validation, validation_batch_size(fit), std::move(position));

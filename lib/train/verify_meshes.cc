@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "config/optimizer_members.h"
 #include "data/epoch_order.h"
 #include "engine/adapt.h"
 #include "engine/engine.h"
@@ -235,16 +236,20 @@ class MeshProof {
   // A gradient of rounding errors alone differs from mesh to mesh; updates of Adam are then as
   // small as it is, those of these optimizers are not.
   void note_rounding() const {
-    const std::string& optimizer = own_.config().compile.optimizer.class_name;
     const std::string_view kScaling[] = {"Adafactor", "Lamb", "Lion", "Muon"};
-    if (failed_ &&
-        std::find(std::begin(kScaling), std::end(kScaling), optimizer) != std::end(kScaling)) {
+    const std::vector<OptimizerMember> members = optimizer_members(own_.config().compile.optimizer);
+    const auto member =
+        std::find_if(members.begin(), members.end(), [&](const OptimizerMember& each) {
+          return std::find(std::begin(kScaling), std::end(kScaling), each.config->class_name) !=
+                 std::end(kScaling);
+        });
+    if (failed_ && member != members.end()) {
       options_.show(fmt::format(
           "note        {} makes updates of full size even of gradients that are zero but for "
           "rounding, such as that of a bias before BatchNormalization: there differences prove "
           "nothing. Leave that bias out (`use_bias: false`), or verify with `compile.optimizer=SGD`"
           "\n",
-          optimizer));
+          member->config->class_name));
     }
   }
 

@@ -101,6 +101,6 @@ RECURRENT = {
     "lstm": Recurrent("LSTM", 64, 128, 256, 4, 2.0, 3.0),
     "gru": Recurrent("GRU", 64, 128, 256, 4, 2.0, 3.0),
 }
-IMAGES = {"resnet50": Images(32, 64, 2, 1.5, 3.0)}
+IMAGES = {"resnet50": Images(32, 64, 2, 1.5, 3.0), "tiny": Images(32, 32, 4, 1.5, 3.0)}
 ATTENTION = {"attention": Attention(1, 12, 1024, 64, 20, 1.3)}
 WORKLOADS = MODELS | RECURRENT | IMAGES | ATTENTION

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Small GPTs, recurrent layers, a ResNet and attention beside PyTorch and Keras on JAX, interleaved, in one run (see README.md).
 
-  tests/bench/models.py [--only nano,char,gpt2,lstm,gru,resnet50,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
+  tests/bench/models.py [--only nano,char,gpt2,lstm,gru,resnet50,tiny,attention] [--peers PYTHON] [--rounds N] [--save FILE.json]
 
 Each side first gets its best setting: one device or two, one or two threads, PyTorch eager and compiled. Then all
 sides take turns. What counts is the ratio of the medians. Beside each stands the part of the machine's product rate.
@@ -126,7 +126,7 @@ def report(name, times, settings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="nano,attention,lstm,gru,resnet50,char,gpt2")
+    parser.add_argument("--only", default="nano,attention,lstm,gru,resnet50,tiny,char,gpt2")
     parser.add_argument("--peers", default=str(ROOT / "build/peers/bin/python"), help="a Python with the peers")
     parser.add_argument("--frameworks", default="torch,keras")
     parser.add_argument("--bench", type=pathlib.Path, default=BENCH, help="bench_model")

@@ -1,5 +1,6 @@
 // `meshtrain generate`: texts of a model of characters and of one of tokens, and what is refused.
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <filesystem>
 
@@ -133,10 +134,82 @@ TEST_CASE("generate: an empty prompt begins with the start token; eos_token_id e
   };
   // Id 0 is the end of a line.
   const std::string text = greedy({"-p", "\n"}).substr(1);
-  CHECK(greedy({"-p", "", "data.train.document_separator=0"}) == text);
   CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0"}) == text);
+  CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0", "data.train.document_separator=0"}) ==
+        text);
   CHECK(greedy({"-p", "one t"}) == "one two one\n");
   CHECK(greedy({"-p", "one t", "model.token_ids.eos_token_id=[0, 1]"}) == "one two \n");
+}
+
+TEST_CASE("generate: each text is written as soon as it and those before it are there") {
+  const Trained trained;
+  std::string prompts;
+  for (int i = 0; i < 3000; ++i)
+    prompts += i % 5 == 0 ? "one two\n" : "one\n";
+  trained.folder.write("prompts.txt", prompts);
+  const std::string path = trained.folder.file("texts.txt");
+  Command command{
+      .args = {"generate", "run", "-i", "prompts.txt", "--rows", "2", "--sampler", "greedy", "-q"},
+      .folder = trained.folder.path()};
+  const auto interrupted = [&](const std::function<std::string(const std::string&)>& written) {
+    command.watch = [&](const std::string& out, const std::string&, int pid) {
+      if (!contains(written(out), "---\n"))
+        return false;
+      kill(pid, SIGINT);
+      return true;
+    };
+    const Result result = run(command);
+    CHECK(result.exit_code != 0);
+    const std::string text = written(result.out);
+    CHECK(text.starts_with("one two"));  // the first prompt, though it is the longer one
+    CHECK(text.ends_with("\n"));
+  };
+  interrupted([](const std::string& out) { return out; });
+  command.args.insert(command.args.end(), {"-o", "texts.txt"});
+  interrupted([&](const std::string&) {
+    return std::filesystem::exists(path) ? trained.folder.read("texts.txt") : "";
+  });
+}
+
+TEST_CASE("generate: a prompt of packed documents is continued by its last one") {
+  TemporaryFolder folder;
+  folder.write("t.txt", rhyme());
+  folder.write("c.yaml", R"(
+data:
+  train: {source: text, path: t.txt, sequence_length: 12, target: sequence, document_separator: 0}
+model:
+  layers:
+    - Input: {name: ids, shape: [12], dtype: int32}
+    - Input: {name: positions, shape: [12], dtype: int32}
+    - Input: {name: segments, shape: [12], dtype: int32}
+    - Embedding: {name: words, input_dim: 16, output_dim: 8, inputs: ids}
+    - Embedding: {name: places, input_dim: 12, output_dim: 8, inputs: positions}
+    - Add: {name: x, inputs: [words, places]}
+    - MultiHeadAttention: {name: a, num_heads: 2, key_dim: 4, call: {use_causal_mask: true},
+        inputs: {query: x, value: x, segments: segments, positions: positions}}
+    - Dense: {units: 16}
+compile: {optimizer: {Adam: 0.05}, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {epochs: 1}
+run: {dir: run}
+)");
+  REQUIRE(meshtrain({"train", "c.yaml", "-q"}, folder.path()).exit_code == 0);
+  const auto generate = [&](const std::string& prompt, const std::string& more = "seed=3") {
+    return meshtrain({"generate", "run", "-p", prompt, more, "--sampler", "greedy", "-q",
+                      "--max-new-tokens", "5"},
+                     folder.path());
+  };
+  const std::string alone = generate("one t").out;
+  CHECK(generate("meer\none t").out == "meer\n" + alone);
+  const Result empty = generate("");
+  CHECK(empty.exit_code == 2);
+  CHECK_MESSAGE(contains(empty.err, "prompt 1 is empty, and the model has no start token"),
+                empty.err);
+  CHECK(contains(empty.err, "what follows `document_separator` has weight 0 in training"));
+  const Result ended = generate("one\n");
+  CHECK(ended.exit_code == 2);
+  CHECK_MESSAGE(contains(ended.err, "ends with the end of a document, and the model has no start"),
+                ended.err);
+  CHECK(generate("one\n", "model.token_ids.bos_token_id=1").exit_code == 0);
 }
 
 TEST_CASE("generate: a stateful model reads each window anew") {

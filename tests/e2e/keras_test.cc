@@ -59,7 +59,7 @@ void check_predictions(const TemporaryFolder& folder, const std::string& name,
 TEST_CASE("models that Keras saved predict here what they predicted there") {
   for (const std::string name :
        {"mlp", "convnet", "several", "shared", "resnet", "separable", "normalized", "adapted",
-        "nested", "translated", "heads", "weighed", "counted", "merged", "frames"}) {
+        "nested", "translated", "heads", "weighed", "counted", "merged", "frames", "tied"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
     const Result imported =
@@ -227,6 +227,48 @@ TEST_CASE("a model.json takes the weights beside it or those named") {
       meshtrain({"import", "mlp.json", "-o", "named", "--weights", "other.h5"}, folder.path());
   CHECK(named.exit_code == 0);
   CHECK(folder.read("named/weights.safetensors") == folder.read("mlp/weights.safetensors"));
+}
+
+TEST_CASE("a model of Keras Hub becomes a config, which reads Hub's file, too") {
+  const TemporaryFolder folder;
+  const std::string model = kFolder + "../hub/gpt2.keras";
+  const Result imported =
+      meshtrain({"import", model, "-o", "in", "--shape", "token_ids=7"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK_MESSAGE(imported.err.empty(), imported.err);
+  CHECK(imported.out == "in/config.yaml: GPT2CausalLM, 36 weights in in/weights.safetensors\n");
+  check_predictions(folder, "../hub/gpt2", "in/config.yaml", model);
+}
+
+TEST_CASE("a whole model as .h5 is imported, and weights by path fit it, on every mesh") {
+  const TemporaryFolder folder;
+  const Result imported = meshtrain({"import", kFolder + "legacy.h5", "-o", "in"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK_MESSAGE(imported.err.empty(), imported.err);
+  const std::string config = folder.read("in/config.yaml");
+  CHECK_MESSAGE(contains(config, "Adam: {learning_rate: 0.002"), config);
+  CHECK_MESSAGE(contains(config, "sparse_categorical_crossentropy"), config);
+  const std::vector<HostTensor> expected = split_samples("legacy", folder.file("x.npz"));
+  for (const std::string& weights : {std::string("in/weights.safetensors"), kFolder + "legacy.h5",
+                                     kFolder + "legacy_weights.h5"}) {
+    CAPTURE(weights);
+    for (const std::string mesh : {"1x1", "2x2"}) {
+      CAPTURE(mesh);
+      const Result result =
+          meshtrain({"predict", "in/config.yaml", "--weights", weights, "--input", "x.npz", "-o",
+                     "y.npy", "-q", "distribution.type=ModelParallel",
+                     "distribution.device_mesh={shape: [1, 1], axis_names: [data, model]}",
+                     "distribution.layout_map={both/.*_lstm/.*kernel: [null, model]}", "--mesh",
+                     mesh, "--devices", mesh == "1x1" ? "cpu:1" : "cpu:4"},
+                    folder.path());
+      REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+      check_close(read_npy(folder.file("y.npy")), expected[0]);
+    }
+  }
+  const Result bare =
+      meshtrain({"import", kFolder + "legacy_weights.h5", "-o", "bare"}, folder.path());
+  CHECK(bare.exit_code == 2);
+  CHECK_MESSAGE(contains(bare.err, "has weights alone, and no model"), bare.err);
 }
 
 TEST_CASE("import names the file of weights that do not fit the model") {
@@ -405,6 +447,10 @@ TEST_CASE("misuse of import and export has its exit codes") {
   folder.write("cut.safetensors", text.substr(0, text.size() - 4));
   CHECK(code({"export", "in/config.yaml", "-w", "cut.safetensors", "-o", "m.keras"}) == 6);
   CHECK_FALSE(std::filesystem::exists(folder.file("m.keras")));
+  CHECK(code({"export", "in/config.yaml", "-o", "own.weights.h5"}) == 0);
+  CHECK(code({"export", "in/config.yaml", "-w", "own.weights.h5", "-o", "own.weights.h5"}) == 2);
+  CHECK(code({"export", "in/config.yaml", "-w", "own.weights.h5", "-o", "own.py"}) == 2);
+  CHECK(code({"export", "in/config.yaml", "-o", "own.weights.h5"}) == 0);  // an export before
 }
 
 }  // namespace

@@ -132,6 +132,13 @@ seed: 3
   REQUIRE_MESSAGE(evaluated.exit_code == 0, evaluated.err);
   const nlohmann::json logs = parse_json(lines_of(evaluated.out).back()).at("logs");
   CHECK(logs.at("loss").get<double>() < 3);
+  CHECK(logs.at("perplexity").get<double>() ==
+        doctest::Approx(std::exp(logs.at("loss").get<double>())));
+  // The 17 bytes of both lines are those of a whole number of tokens, of which each line has an end.
+  const double bits = std::log2(logs.at("perplexity").get<double>());
+  const double tokens = 17 * logs.at("bits_per_byte").get<double>() / bits;
+  CHECK(tokens > 2);
+  CHECK(tokens == doctest::Approx(std::round(tokens)));
   const Result text = meshtrain(
       {"generate", "run", "-p", "Before we", "--sampler", "greedy", "--max-new-tokens", "10", "-q"},
       folder.path());

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/json.h"
@@ -107,6 +108,33 @@ TEST_CASE("validations and texts between steps leave training as it is") {
                      "callbacks+={TextSamples: {prompts: [one t], max_new_tokens: 8}}"});
   const std::string lines = letters.folder.read("ended/samples.txt");
   CHECK_MESSAGE(lines.size() < std::string("=== epoch 1\none t12345678\n").size(), lines);
+}
+
+TEST_CASE("evaluate shows perplexity and bits per byte of a language model") {
+  const Letters letters;
+  letters.train({"-q", "-o", "run", "fit.epochs=1", "~data.validation"});
+  const auto logs = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"evaluate", "run", "--log-format", "json", "-q"});
+    const Result result = meshtrain(std::move(words), letters.folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    return parse_json(lines_of(result.out).back()).at("logs");
+  };
+  const nlohmann::json own = logs({});
+  const double loss = own.at("loss");
+  CHECK(own.at("perplexity").get<double>() == doctest::Approx(std::exp(loss)));
+  // A line of this text has one character of two bytes.
+  const double bytes = 28.0 / 27;
+  CHECK(own.at("bits_per_byte").get<double>() == doctest::Approx(loss / std::log(2) / bytes));
+  CHECK(logs({"--mesh", "4"}).at("perplexity").get<double>() ==
+        doctest::Approx(own.at("perplexity").get<double>()));
+  const nlohmann::json asked =
+      logs({"compile.metrics=[{Perplexity: {from_logits: true, name: p}}]"});
+  CHECK(!asked.contains("perplexity"));
+  CHECK(asked.at("p") == own.at("perplexity"));
+  // A penalty is part of the loss, and not of these.
+  const nlohmann::json penalized = logs({"model.layers.3.Dense.activity_regularizer={L2: 1.0}"});
+  CHECK(penalized.at("perplexity") == own.at("perplexity"));
+  CHECK(penalized.at("loss") > loss + 1);
 }
 
 TEST_CASE("killed runs resume with the same validations and texts, also on another mesh") {

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "data/digits.h"
 #include "support/png_file.h"
+#include "tensor/npz.h"
 
 TEST_SUITE_BEGIN("cpu");
 
@@ -163,6 +164,75 @@ TEST_CASE("classes that a part lacks, and sorted classes without shuffling") {
   const std::string good = warnings_in(
       train_with(folder, kClasses, {"data.shuffle=false", "fit.validation_split=0.25"}));
   CHECK_MESSAGE(!contains(good, "warning"), good);
+}
+
+TEST_CASE("samples that train and are validated or tested, too") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(100, [](int i) { return i % 2; }));
+  folder.write("u.csv", csv_rows(10, [](int i) { return i % 2; }));
+  folder.write("t.txt", std::string(100, 'a') + std::string(100, 'b'));
+  const auto says = [&](const std::string& data, const char* input = "[1]") {
+    folder.write("c.yaml", fmt::format("data: {{{}}}\nmodel: {{layers: [{{Input: {{shape: {}}}}}, "
+                                       "Flatten, {{Dense: 1}}]}}\ncompile: {{loss: mse}}\n",
+                                       data, input));
+    return warnings_in(meshtrain({"validate", "c.yaml", "--data"}, folder.path()));
+  };
+  const std::string train = R"(train: {source: csv, path: t.csv, label: y, slice: "[:80%]"}, )";
+  const auto csv = [](const char* slice) {
+    return fmt::format(R"({{source: csv, path: t.csv, slice: "{}"}})", slice);
+  };
+  const std::string some = says(train + "validation: " + csv("[60:]"));
+  CHECK_MESSAGE(contains(some,
+                         "warning[W331]: 20 of the 40 samples of the validation data are in "
+                         "`data.train`, too"),
+                some);
+  CHECK(contains(some, "note: `train` reads [0:80], `validation` reads [60:100]"));
+  CHECK(!contains(says(train + "validation: " + csv("[80%:]")), "W331"));
+  CHECK(
+      contains(says(train + "validation: {source: csv, path: ./t.csv}"), "80 of the 100 samples"));
+  CHECK(!contains(says(train + "validation: {source: csv, path: u.csv}"), "W331"));
+  CHECK(contains(says(train + "validation: {source: csv, path: u.csv}, test: " + csv("[:10]")),
+                 "10 of the 10 samples of the test data"));
+  CHECK(contains(says("train: {source: digits, samples: 50}, validation: {source: digits, split: "
+                      "\"train[40:]+test[:5]\", samples: 50}",
+                      "[28, 28, 1]"),
+                 "`train` reads train[0:50], `validation` reads train[40:50] + test[0:5]"));
+  CHECK(!contains(says("train: {source: digits, samples: 50}, validation: {source: digits, split: "
+                       "test, samples: 50}",
+                       "[28, 28, 1]"),
+                  "W331"));
+  const std::string text =
+      R"({source: text, path: t.txt, sequence_length: 4, target: last, slice: )";
+  CHECK(contains(says("train: " + text + "\"[:150]\"}, validation: " + text + "\"[120:]\"}", "[4]"),
+                 "30 of the 80 ids of the validation data"));
+  const std::string noise = "{source: random, samples: 9, shape: [1], labels: [1]}";
+  CHECK(!contains(says("train: " + noise + ", validation: " + noise), "W331"));
+}
+
+TEST_CASE("weights of samples that no argument names") {
+  TemporaryFolder folder;
+  std::vector<NamedTensor> arrays;
+  for (const char* name : {"x", "y", "sample_weight"}) {
+    const bool is_weight = std::string(name) == "sample_weight";
+    arrays.push_back({name, HostTensor(DType::kFloat32, is_weight ? Shape{8} : Shape{8, 1})});
+    for (int64_t i = 0; i < 8; ++i) {
+      arrays.back().tensor.set(i, static_cast<double>(i));
+    }
+  }
+  write_npz(folder.file("t.npz"), arrays);
+  const auto says = [&](const char* more) {
+    folder.write("c.yaml", fmt::format(R"(
+data: {{train: {{source: npz, path: t.npz{}}}}}
+model: {{layers: [{{Input: {{shape: [1]}}}}, {{Dense: 1}}]}}
+compile: {{loss: mse}}
+)",
+                                       more));
+    return warnings_in(meshtrain({"validate", "c.yaml", "--data"}, folder.path()));
+  };
+  CHECK(contains(says(""), "warning[W332]: `t.npz` has an array `sample_weight`, which is not"));
+  CHECK(!contains(says(", sample_weight: sample_weight"), "W332"));
+  CHECK(!contains(says(", sample_weight: null"), "W332"));
+  CHECK(!contains(says(", y: sample_weight"), "W332"));
 }
 
 TEST_CASE("values in the hundreds that a layer takes as they are") {
@@ -425,6 +495,30 @@ TEST_CASE("a layout with fewer entries than dimensions is noted") {
                          "`dense/kernel` (1, 3) is laid out as [model, null]"),
                 warnings);
   CHECK(!contains(warnings, "`dense/bias`"));
+}
+
+TEST_CASE("layouts over the only axis of a mesh, which splits the batch") {
+  TemporaryFolder folder;
+  const auto says = [&](const char* mesh) {
+    folder.write("c.yaml", fmt::format(R"(
+distribution: {{layout_map: {{d/kernel: [null, model]}}, device_mesh: {{{}
+data: {{train: {{source: random, samples: 8, shape: [2], labels: [4]}}}}
+model: {{layers: [{{Input: {{shape: [2]}}}}, {{Dense: {{name: d, units: 4}}}}]}}
+compile: {{loss: mse}}
+fit: {{batch_size: 4}}
+)",
+                                       mesh));
+    return warnings_in(meshtrain({"validate", "c.yaml"}, folder.path()));
+  };
+  const std::string shared = says("shape: [4], axis_names: [model]}}");
+  CHECK_MESSAGE(contains(shared,
+                         "warning[W207]: `model`, the only axis of the mesh, splits the batch: "
+                         "weights that are laid out over it are gathered in each step"),
+                shared);
+  CHECK(contains(shared, "help: tensor parallel: a mesh of `shape: [1, 4], axis_names: [batch, "));
+  CHECK(!contains(says("shape: [1, 4], axis_names: [batch, model]}}"), "W207"));
+  CHECK(!contains(says("shape: [4], axis_names: [model]}, batch_dim_name: model}"), "W207"));
+  CHECK(!contains(says("shape: [1], axis_names: [model]}}"), "W207"));
 }
 
 TEST_CASE("-v says of each save which epoch it belongs to, whenever the save ends") {

@@ -400,6 +400,12 @@ TEST_CASE("a damaged checkpoint is reported and passed over") {
     CHECK_MESSAGE(read.exit_code == 0, read.err);
     CHECK_MESSAGE(read.err.find(lost) != std::string::npos, read.err);
   }
+  const Result checked =
+      meshtrain({"validate", "small.yaml", "fit.initial_weights=run"}, folder.path());
+  CHECK(checked.exit_code == 0);
+  CHECK_MESSAGE(contains(checked.err,
+                         "warning[W402]: checkpoint 000006 is damaged; step 3 is taken, 3 steps"),
+                checked.err);
   fs::rename(folder.file("last.safetensors"), folder.file("run/weights.safetensors"));
   const Result rest = meshtrain({"resume", "run"}, folder.path());
   CHECK(rest.exit_code == 0);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "command.h"
@@ -66,6 +67,14 @@ TEST_CASE("several series in a table, a target for each step, from inspection to
   ok(folder, {"evaluate", "run", "-q"});
   ok(folder, {"predict", "run", "-i", "new.csv", "-o", "y.npy", "-q"});
   CHECK(read_npy(folder.file("y.npy")).shape() == Shape{10, 6, 1});
+  ok(folder, {"predict", "run", "-i", "new.csv", "-o", "y.csv", "-q"});
+  const std::vector<std::string> rows = lines_of(folder.read("y.csv"));
+  REQUIRE(rows.size() == 11);
+  CHECK_MESSAGE(rows[0].starts_with("store,dense_0_0,"), rows[0]);
+  CHECK(rows[1].starts_with("west,"));
+  CHECK(rows[2].starts_with("east,"));
+  ok(folder, {"predict", "run", "-i", "new.csv", "-o", "y.jsonl", "-q"});
+  CHECK(contains(folder.read("y.jsonl"), R"({"store":"west","dense":[)"));
 }
 
 TEST_CASE("statistics of windows are those of all their samples") {
@@ -81,33 +90,35 @@ TEST_CASE("statistics of windows are those of all their samples") {
   write_npy(folder.file("x.npy"), x);
   write_npy(folder.file("windows.npy"), windows);
   int runs = 0;
-  const auto statistics = [&](const std::string& source, const std::string& more) {
+  const auto statistics = [&](const std::string& source, const std::string& layer) {
     folder.write("c.yaml", fmt::format(R"(
 data: {{train: {{source: npy, {}}}, transform: [{{Rescaling: {{scale: [0.5, 2], offset: [1, 0]}}}}]}}
 model:
-  layers: [{{Input: {{shape: [5, 2]}}}}, {{Normalization: {}}}, Flatten, {{Dense: 10}}, {{Reshape: {{target_shape: [5, 2]}}}}]
+  layers: [{{Input: {{shape: [5, 2]}}}}, {{{}}}, Flatten, {{Dense: 10}}, {{Reshape: {{target_shape: [5, 2]}}}}]
 compile: {{optimizer: sgd, loss: mse}}
 fit: {{batch_size: 8, epochs: 1, limit_steps: 1, validation_split: 0.2}}
 )",
-                                       source, more));
+                                       source, layer));
     const std::string run = fmt::format("run{}", ++runs);
     ok(folder, {"train", "c.yaml", "-o", run, "-q"});
     std::vector<double> out;
     for (const NamedTensor& weight :
          read_safetensors(folder.file(run + "/weights.safetensors")).tensors) {
-      for (int64_t i = 0; weight.name.starts_with("normalization/") && i < weight.tensor.size();
-           ++i) {
+      const bool is_learned =
+          weight.name.starts_with("normalization/") || weight.name.starts_with("discretization/");
+      for (int64_t i = 0; is_learned && i < weight.tensor.size(); ++i) {
         out.push_back(weight.tensor.at(i));
       }
     }
     CHECK(!out.empty());
     return out;
   };
-  for (const char* axes : {"{}", "{axis: null}", "{axis: [1, 2]}"}) {
-    CAPTURE(axes);
+  for (const char* layer : {"Normalization: {}", "Normalization: {axis: null}",
+                            "Normalization: {axis: [1, 2]}", "Discretization: {num_bins: 4}"}) {
+    CAPTURE(layer);
     const std::vector<double> fast = statistics(
-        "x: x.npy, y: x, sequence_length: 5, sequence_stride: 2, sampling_rate: 3", axes);
-    const std::vector<double> slow = statistics("x: windows.npy, y: x", axes);
+        "x: x.npy, y: x, sequence_length: 5, sequence_stride: 2, sampling_rate: 3", layer);
+    const std::vector<double> slow = statistics("x: windows.npy, y: x", layer);
     REQUIRE(fast.size() == slow.size());
     for (size_t i = 0; i < fast.size(); ++i) {
       CHECK(fast[i] == doctest::Approx(slow[i]).epsilon(1e-6));
@@ -138,6 +149,13 @@ fit: {epochs: 1}
   ok(folder, {"predict", "run", "-i", "windows.npy", "-o", "b.npy", "-q"});
   const HostTensor a = read_npy(folder.file("a.npy")), b = read_npy(folder.file("b.npy"));
   REQUIRE(a.shape() == Shape{7, 2});  // windows reach the last row
+  HostTensor many(DType::kFloat32, {9, 4, 2});
+  std::fill_n(many.data<float>(), many.size(), 0.5F);
+  write_npy(folder.file("many.npy"), many);
+  const Result twice = meshtrain(
+      {"evaluate", "run", "data.test={source: npy, x: many.npy, y: x}", "-q"}, folder.path());
+  CHECK(twice.exit_code == 3);
+  CHECK_MESSAGE(contains(twice.err, "write `sequence_length: null` in its source"), twice.err);
   REQUIRE(b.shape() == Shape{6, 2});
   for (int64_t i = 0; i < b.size(); ++i) {
     CHECK(a.at(i) == b.at(i));
@@ -172,6 +190,14 @@ compile: {loss: mse}
   folder.write("draft.yaml", draft.out);
   ok(folder, {"validate", "draft.yaml"});
   CHECK(!contains(ok(folder, {"init", "--from", "mixed.csv"}).out, hint));
+  folder.write("german.csv", "tag,a,y\n31.12.2024,1,2\n01.01.2025,2,3\n02.01.2025,3,4\n");
+  const Result german = ok(folder, {"init", "--from", "german.csv"});
+  CHECK_MESSAGE(contains(german.out,
+                         "# `tag` has dates: `date_format: \"%d.%m.%Y\"` and "
+                         "`dates: {tag: [year, month, weekday]}`"),
+                german.out);
+  folder.write("german.yaml", german.out);
+  ok(folder, {"validate", "german.yaml"});
 }
 
 }  // namespace meshtrain

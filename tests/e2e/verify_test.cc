@@ -77,6 +77,12 @@ distribution: {device_mesh: {shape: [2], devices: cpu:2}}
   CHECK(result.exit_code != 0);
   CHECK_MESSAGE(result.out.find("NOT equal: `d1/bias`") != std::string::npos, result.out);
   CHECK(result.out.find("a bias before BatchNormalization") != std::string::npos);
+  const Result member =
+      meshtrain({"verify", "sign.yaml",
+                 "compile.optimizer={MultiOptimizer: {default_optimizer: SGD, optimizer_map: "
+                 "{d1/bias: Lion}}}"},
+                folder.path());
+  CHECK_MESSAGE(member.out.find("note        Lion makes updates") != std::string::npos, member.out);
   const Result other = meshtrain({"verify", "sign.yaml", "compile.optimizer=SGD"}, folder.path());
   CHECK(other.out.find("note") == std::string::npos);
 }

@@ -116,6 +116,8 @@ TEST_CASE("state and manifest read back as they were written") {
   notes.state.position.epoch_trained = true;
   notes.state.position.logs = {{"accuracy", 0.1}, {"loss", std::nextafter(0.3, 1)}};
   notes.state.position.lists = {{"auc", {0.5, INFINITY}}};
+  notes.state.position.timed_steps = 3;
+  notes.state.position.train_seconds = 0.75;
   notes.state.learning_rate = 1e-3;
   notes.state.monitor = "val_loss";
   notes.state.best = -std::numeric_limits<double>::infinity();

@@ -11,6 +11,7 @@
 #include "data/learned.h"
 #include "data/sources.h"
 #include "data/text_codec.h"
+#include "data/tokenizer/unicode_text.h"
 #include "source_config.h"
 #include "support/golden.h"
 #include "support/temp_folder.h"
@@ -71,7 +72,7 @@ std::string thrown_by(Call&& call) {
 }
 
 TEST_CASE("lines are packed as Keras Hub packs them, for language models and classifiers") {
-  if (!has_bert_text()) {
+  if (!has_unicode_tables()) {
     MESSAGE("skipped: built without utf8proc");
     return;
   }
@@ -113,7 +114,7 @@ TEST_CASE("lines are packed as Keras Hub packs them, for language models and cla
 }
 
 TEST_CASE("a run needs the tokenizer's folder no more, and continues texts as it was trained") {
-  if (!has_bert_text()) {
+  if (!has_unicode_tables()) {
     MESSAGE("skipped: built without utf8proc");
     return;
   }
@@ -161,7 +162,7 @@ ConfigObject reviews(const Args& more, const Args& transform_args = {}) {
 }
 
 TEST_CASE("a column of a table becomes padded ids with their mask, beside labels") {
-  if (!has_bert_text()) {
+  if (!has_unicode_tables()) {
     MESSAGE("skipped: built without utf8proc");
     return;
   }
@@ -197,7 +198,7 @@ TEST_CASE("a column of a table becomes padded ids with their mask, beside labels
 }
 
 TEST_CASE("texts that cannot be packed are errors with their place") {
-  if (!has_bert_text()) {
+  if (!has_unicode_tables()) {
     MESSAGE("skipped: built without utf8proc");
     return;
   }

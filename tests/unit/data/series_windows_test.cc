@@ -216,7 +216,10 @@ TEST_CASE("group: windows have rows of one group, in the order of their first ro
   CHECK(floats(dataset.targets[0].rows) == Floats{106, 105, 108, 107});
   CHECK(floats(dataset.sample_weight) == Floats{6, 5, 8, 7});
   CHECK(dataset.description == "csv t.csv, 3 series (1 too short for a window) (4 samples)");
-  CHECK(dataset.groups == nullptr);
+  REQUIRE(dataset.groups != nullptr);
+  CHECK(dataset.groups->column == "store");
+  CHECK(dataset.groups->names == std::vector<std::string>{"a", "7", "c"});
+  CHECK(dataset.groups->ids == std::vector<int>{0, 1, 0, 1});
 
   Args longer = grouped;
   longer.back().second = value(4);

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic.h"
 #include "base/json.h"
+#include "data/tokenizer/unicode_text.h"
 #include "support/golden.h"
 #include "support/malformed.h"
 
@@ -39,11 +40,7 @@ std::string message_of(Call&& call) {
   return "no problem";
 }
 
-// tests/reference/tokenizers_golden.py
-void check_cases(const std::string& folder, const std::string& name) {
-  Tokenizer tokenizer = tokenizer_of(golden(folder));
-  const json cases = parse_json(test::read_text(golden(name + "/cases.json")));
-  REQUIRE(cases.size() > 100);
+void check_each(Tokenizer& tokenizer, const json& cases) {
   for (const json& one : cases) {
     const auto text = one.at("text").get<std::string>();
     CAPTURE(text);
@@ -51,6 +48,29 @@ void check_cases(const std::string& folder, const std::string& name) {
     CHECK(ids == one.at("ids").get<TokenIds>());
     CHECK(tokenizer.decode(ids) == one.at("decoded").get<std::string>());
     CHECK(ids_of(tokenizer, text) == ids);  // of cached words
+  }
+}
+
+// tests/reference/tokenizers_golden.py
+void check_cases(const std::string& folder, const std::string& name) {
+  Tokenizer tokenizer = tokenizer_of(golden(folder));
+  const json cases = parse_json(test::read_text(golden(name + "/cases.json")));
+  REQUIRE(cases.size() > 100);
+  check_each(tokenizer, cases);
+}
+
+// Of the tokenizer `base` with other parts of its tokenizer.json, a list of which is in `name`.
+void check_changes(const std::string& base, const std::string& name) {
+  const json file = parse_json(test::read_text(golden(base + "/tokenizer.json")));
+  for (json change : parse_json(test::read_text(golden(name)))) {
+    const json cases = change.at("cases");
+    change.erase("cases");
+    CAPTURE(json_text(change));
+    REQUIRE(cases.size() > 1);
+    json changed = file;
+    changed.update(change);
+    Tokenizer tokenizer(json_text(changed), name);
+    check_each(tokenizer, cases);
   }
 }
 
@@ -62,23 +82,15 @@ TEST_CASE("Tokenizers give the ids and texts of `tokenizers`") {
 }
 
 TEST_CASE("Metaspace gives the ids and texts of `tokenizers`") {
-  const json llama2 = parse_json(test::read_text(golden("llama2/tokenizer.json")));
-  for (const json& one : parse_json(test::read_text(golden("metaspace.json")))) {
-    json changed = llama2;
-    for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
-      changed[key] = one.at(key);
-    }
-    Tokenizer tokenizer(json_text(changed), "metaspace");
-    CAPTURE(json_text(one.at("pre_tokenizer")));
-    REQUIRE(one.at("cases").size() > 50);
-    for (const json& each : one.at("cases")) {
-      const auto text = each.at("text").get<std::string>();
-      CAPTURE(text);
-      const TokenIds ids = ids_of(tokenizer, text);
-      CHECK(ids == each.at("ids").get<TokenIds>());
-      CHECK(tokenizer.decode(ids) == each.at("decoded").get<std::string>());
-    }
+  check_changes("llama2", "metaspace.json");
+}
+
+TEST_CASE("Normalizers give the ids and texts of `tokenizers`") {
+  if (!has_unicode_tables()) {
+    MESSAGE("skipped: built without utf8proc");
+    return;
   }
+  check_changes("llama2", "forms.json");
 }
 
 TEST_CASE("Splits one after another give the ids and texts of `tokenizers`") {
@@ -93,7 +105,7 @@ TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.jso
 }
 
 TEST_CASE("WordPiece tokenizers give the ids and texts of `tokenizers`") {
-  if (!has_bert_text()) {
+  if (!has_unicode_tables()) {
     MESSAGE("skipped: built without utf8proc");
     return;
   }
@@ -102,10 +114,32 @@ TEST_CASE("WordPiece tokenizers give the ids and texts of `tokenizers`") {
     check_cases(name, name);
   }
   check_cases("bert_files", "bert_cased");
+  check_changes("bert", "no_decoder.json");
   Tokenizer tokenizer = tokenizer_of(golden("bert"));
   CHECK(tokenizer.find("[MASK]") == 4);
   const TokenIds ids = ids_of(tokenizer, "[CLS] The King");
   CHECK(tokenizer.decode(ids, true) == "the king");
+}
+
+TEST_CASE("vocab.txt is read with the choices of tokenizer_config.json") {
+  if (!has_unicode_tables()) {
+    MESSAGE("skipped: built without utf8proc");
+    return;
+  }
+  const test::TempFolder folder;
+  folder.write("vocab.txt", test::read_text(golden("bert_files/vocab.txt")));
+  for (const json& one : parse_json(test::read_text(golden("bert_choices.json")))) {
+    CAPTURE(json_text(one.at("config")));
+    folder.write("tokenizer_config.json", json_text(one.at("config")));
+    Tokenizer tokenizer = tokenizer_of(folder.path());
+    check_each(tokenizer, one.at("cases"));
+  }
+  // Folders of older versions of transformers.
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "DistilBertTokenizerFast"})");
+  folder.write("added_tokens.json", R"({"NewTok": 500})");
+  Tokenizer tokenizer = tokenizer_of(folder.path());
+  CHECK(tokenizer.size() == 501);
+  CHECK(ids_of(tokenizer, "newtok") == TokenIds{500});
 }
 
 #ifdef MESHTRAIN_SENTENCEPIECE
@@ -194,14 +228,17 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
        "is "
        "not read"},
       {with("/model/type", "WordPiece"),
-       has_bert_text() ? "E318 `t`: `model.unk_token` is `[UNK]`, which is not in the vocabulary"
-                       : "E327 `t`: this is WordPiece, which needs utf8proc, and this program was "
-                         "built without "
-                         "it; install libutf8proc-dev and build again"},
-      {with("/normalizer", {{"type", "BertNormalizer"}}),
-       "E327 `t`: `normalizer.type` is `BertNormalizer`, a normalizer, which is not read"},
+       "E318 `t`: `model.unk_token` is `[UNK]`, which is not in the vocabulary"},
+      {with("/normalizer", {{"type", "NFC"}}),
+       has_unicode_tables() ? "no problem"
+                            : "E327 `t`: `normalizer.type` is `NFC`, which needs utf8proc, and "
+                              "this program was built without it; install libutf8proc-dev and "
+                              "build again"},
       {with("/pre_tokenizer", {{"type", "BertPreTokenizer"}}),
-       "E327 `t`: `pre_tokenizer.type` is `BertPreTokenizer`, a pre-tokenizer, which is not read"},
+       has_unicode_tables() ? "no problem"
+                            : "E327 `t`: `pre_tokenizer.type` is `BertPreTokenizer`, which needs "
+                              "utf8proc, and this program was built without it; install "
+                              "libutf8proc-dev and build again"},
       {with("/model/vocab", json::object()),
        "E318 `t`: `model.vocab` must be an object of tokens and their ids"},
       {with("/model/vocab/b", 0), "E318 `t`: `model.vocab` gives the id 0 to `a` and to `b`"},
@@ -234,8 +271,8 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
        "E318 `t`: `added_tokens[0].content` must be at least one character"},
       {with("/added_tokens", {{{"content", "x"}, {"id", 5}, {"single_word", true}}}),
        "E327 `t`: `added_tokens[0].single_word` is true, which is not read"},
-      {with("/normalizer", {{"type", "NFC"}}),
-       "E327 `t`: `normalizer.type` is `NFC`, a normalizer, which is not read"},
+      {with("/normalizer", {{"type", "Nmt"}}),
+       "E327 `t`: `normalizer.type` is `Nmt`, a normalizer, which is not read"},
       {with("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
        "E327 `t`: `pre_tokenizer.type` is `UnicodeScripts`, a pre-tokenizer, which is not read"},
       {with("/pre_tokenizer", {{"type", "Metaspace"}}),
@@ -278,9 +315,34 @@ TEST_CASE("Wrong folders of tokenizers") {
                     "`vocab.json` and `merges.txt`, `vocab.txt`, `tokenizer.model` nor "
                     "`spiece.model`",
                     path));
-  folder.write("vocab.txt", "[PAD]\n[UNK]\r\n[PAD]\n");
-  CHECK(message_of([&] { read_tokenizer_text(path); }) ==
-        fmt::format("E318 `{}/vocab.txt`: line 3: the token `[PAD]` is there twice", path));
+  const std::pair<const char*, const char*> vocabularies[] = {
+      {"[PAD]\n[UNK]\r\n\n[PAD]\n", "line 4: the token `[PAD]` is that of line 1, too"},
+      {"[UNK]\na\xff\n", "line 2: byte 0xff is not UTF-8"},
+      {"\n", "no token is here; each line is one, in the order of their ids"},
+      {"[PAD]\na\n",
+       "no line is `[UNK]`, the token of unknown words; another one is `unk_token` of "
+       "`tokenizer_config.json`"}};
+  for (const auto& [text, message] : vocabularies) {
+    folder.write("vocab.txt", text);
+    CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+          fmt::format("E318 `{}/vocab.txt`: {}", path, message));
+  }
+  folder.write("vocab.txt", "[UNK]\na\n");
+  const std::pair<const char*, const char*> choices[] = {
+      {R"({"do_lower_case": "yes"})", "E318 `{}`: `do_lower_case` must be true or false"},
+      {R"({"unk_token": 1})", "E318 `{}`: `unk_token` must be a text"},
+      {R"({"added_tokens_decoder": {"x": {}}})",
+       "E318 `{}`: `added_tokens_decoder` must be an object of ids and tokens"},
+      {R"({"added_tokens_decoder": {"1": {"content": 1}}})",
+       "E318 `{}`: `added_tokens_decoder.1.content` must be a text"},
+      {R"({"tokenizer_class": "EsmTokenizer"})",
+       "E327 `{}`: `tokenizer_class` is `EsmTokenizer`, which does not split texts as BERT's do, "
+       "so `vocab.txt` alone is not read; a `tokenizer.json` beside it would be"}};
+  for (const auto& [text, message] : choices) {
+    folder.write("tokenizer_config.json", text);
+    CHECK(message_of([&] { read_tokenizer_text(path); }) ==
+          fmt::format(fmt::runtime(message), path + "/tokenizer_config.json"));
+  }
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   folder.write("merges.txt", "#version: 0.2\na b\nab\n");
   CHECK(

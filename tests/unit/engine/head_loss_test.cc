@@ -40,7 +40,8 @@ std::string yaml_of(const HeadModel& model, bool fused, const std::string& more)
          "    - Dense: {name: hidden, units: 8, activation: tanh}\n"
          "    - LayerNormalization: {name: norm}\n" +
          model.head + "compile:\n  optimizer: {SGD: {learning_rate: 0.5}}\n  loss: " + model.loss +
-         "\n  metrics: [accuracy, {Perplexity: {from_logits: true}}" +
+         "\n  metrics: [accuracy, {Perplexity: {from_logits: true}}, "
+         "{BitsPerByte: {from_logits: true, bytes_per_token: 3}}" +
          (fused ? "" : ", {SparseTopKCategoricalAccuracy: {k: 1}}") +
          "]\n  weighted_metrics: [{SparseCategoricalAccuracy: {name: weighted}}]\n" +
          "fit: {batch_size: 8}\n" + more;

@@ -17,6 +17,7 @@
 #include "record/events.h"
 #include "support/thread_group.h"
 #include "train/callbacks/callback_list.h"
+#include "train/skip_watch.h"
 
 namespace meshtrain {
 namespace {
@@ -515,13 +516,62 @@ TEST_CASE("a resumed run trains the rest of its epoch") {
 TEST_CASE("a run that was stopped in a validation begins it anew") {
   Session s(config_of(2, 2));
   const Logs logs = {{"accuracy", 0.25}, {"loss", 7}};
-  s.trainer.start_at({.step = 3, .epoch = 0, .batch = 3, .epoch_trained = true, .logs = logs});
+  s.trainer.start_at({.step = 3,
+                      .epoch = 0,
+                      .batch = 3,
+                      .epoch_trained = true,
+                      .logs = logs,
+                      .timed_steps = 2,
+                      .train_seconds = 0.5});
   const Dataset data = dataset_of({10, 20, 30, 30, 40});
   s.trainer.fit(data, &data);
   CHECK(s.runner.trained == Rows{{0, 1}, {2, 3}, {4}});  // of epoch 2
   REQUIRE(s.recorder.epochs.size() == 2);
   CHECK(s.recorder.epochs[0].logs ==
         Logs{{"accuracy", 0.25}, {"loss", 7}, {"val_accuracy", 0.5}, {"val_loss", 26.0}});
+  CHECK(s.recorder.epochs[0].seconds_per_step() == 0.25);  // as timed before the stop
+}
+
+// A saver takes the position from a validation.
+TEST_CASE("a position within a validation has the time of the epoch's steps") {
+  Session s(config_of(2, 1));
+  struct Validations : Hook {
+    void on_pass_begin(const PassPosition& position) override { at = position.at; }
+    TrainPosition at;
+  } seen;
+  s.trainer.add_hook(seen);
+  const Dataset data = dataset_of({10, 20, 30, 30, 40});
+  s.trainer.fit(data, &data);
+  CHECK(seen.at.timed_steps == 3);
+  CHECK(seen.at.train_seconds == s.recorder.epochs[0].train_seconds);
+}
+
+// Of a run whose steps change no weight: its runner counts no iterations.
+TEST_CASE("a loss scale that skips steps: the advice fits the beginning of the run") {
+  struct Skipping : FakeRunner {
+    int64_t iterations() const override { return 0; }
+  } runner;
+  runner.weights["scale"] = tensor_of(DType::kFloat32, {1}, std::vector<double>{32});
+  const auto warning_of = [&](const TrainPosition& begin, int steps) {
+    std::string warning;
+    SkipWatch watch(runner, "scale", [&](const std::string& text) { warning = text; });
+    watch.on_train_begin(begin);
+    for (int i = 0; i < steps; ++i) {
+      watch.on_train_step(begin, runner);
+    }
+    EpochReport report{.epoch = begin.epoch + 1};
+    watch.on_epoch_end(report);
+    return warning;
+  };
+  CHECK(warning_of({}, 4) ==
+        "[W503] 4 of the 4 steps of epoch 1 changed no weight: their gradients were not finite. "
+        "The loss scale is 32 now, and halves with each such step: give LossScaleOptimizer a "
+        "smaller `initial_scale`");
+  CHECK(warning_of({.step = 8, .epoch = 1, .batch = 2}, 3) ==
+        "[W503] 3 of the 3 steps of epoch 2 since the resume changed no weight: their gradients "
+        "were not finite. The loss scale is 32 now, and halves with each such step: it comes from "
+        "the checkpoint; a new run can begin with a smaller `initial_scale` of LossScaleOptimizer");
+  CHECK(warning_of({.step = 8, .epoch = 1, .batch = 2, .epoch_trained = true}, 0).empty());
 }
 
 TEST_CASE("a signal lets the step finish and then ends the run") {
