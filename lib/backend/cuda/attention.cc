@@ -31,6 +31,15 @@ bool is_off() {
   return value != nullptr && std::string_view(value) == "0";
 }
 
+// The engines that cuDNN 9.19 has for a described H200 do not carry this note.
+bool is_nondeterministic(const Core& core, const CudnnObject& config) {
+  CudnnObject engine(core, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  config.read(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  const std::vector<cudnnBackendNumericalNote_t> notes = engine.numerical_notes();
+  return std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) !=
+         notes.end();
+}
+
 int64_t largest_divisor(int64_t number, int64_t most) {
   while (number % most != 0)
     --most;
@@ -104,6 +113,8 @@ std::unique_ptr<AttentionPlan> Attentions::make_plan(const gpu::Attention& atten
   for (CudnnObject& config :
        heuristics.read_all(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                            kMostAttentionEngines)) {
+    if (is_nondeterministic(core_, config))
+      continue;
     CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);

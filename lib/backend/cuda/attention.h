@@ -28,7 +28,8 @@ class Attentions {
 
   // Made once for each shape; cuDNN compiles its kernel, which takes some tenths of a second. Null
   // where our own kernels compute it: with $MESHTRAIN_CUDNN_ATTENTION=0, on GPUs of other
-  // compute capabilities than 9.0, before cuDNN 9.11, and where cuDNN has no engine.
+  // compute capabilities than 9.0, before cuDNN 9.11, and where cuDNN has no engine that gives each
+  // run the same bits, or none that it can build.
   const AttentionPlan* find_plan(const gpu::Attention& attention);
   void enqueue(const AttentionPlan& plan, const gpu::Attention& attention, std::byte* workspace,
                CUstream stream) const;

@@ -11,7 +11,8 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr size_t kMostRegionArgs = 400;  // of a launch, as far as regions can be divided
+constexpr size_t kMostRegionArgs = 400;  // of a launch; the words of longer regions are in memory
+constexpr size_t kHeadArgs = 3;          // at most, before the regions
 
 // The common properties of the regions of one launch.
 struct Form {
@@ -29,6 +30,7 @@ struct Form {
   }
   // Arguments of a region.
   size_t words() const { return is_stepped ? 3 : 1 + num_sources; }
+  bool in_memory() const { return words() > kMostRegionArgs - kHeadArgs; }
 };
 
 uint64_t step_of(const Region& region) {
@@ -88,6 +90,7 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
   const std::string combining =
       struct_text("Combining", {{"num_sources", static_cast<int64_t>(form.num_sources)},
                                 {"is_stepped", form.is_stepped ? "true" : "false"},
+                                {"in_memory", form.in_memory() ? "true" : "false"},
                                 {"pack", int64_t{form.pack}}});
   const std::string type =
       form.num_sources == 1 ? word_type(form.unit) : std::string(type_name(dtype));
@@ -103,7 +106,39 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
                    false);
 }
 
+// As device/combine.cuh reads them.
+std::vector<LaunchArg> words_of(const Region& region, const Form& form) {
+  std::vector<LaunchArg> words = {address(region.to)};
+  if (form.is_stepped) {
+    words.push_back(address(region.sources[0]));
+    words.push_back(step_of(region));
+  } else {
+    for (const std::byte* source : region.sources)
+      words.push_back(address(source));
+  }
+  return words;
+}
+
 }  // namespace
+
+std::byte* GpuLowering::store(const std::vector<LaunchArg>& words) {
+  constexpr int64_t kBytes = sizeof(uint64_t);
+  std::byte* const memory = scratch(static_cast<int64_t>(words.size()) * kBytes);
+  for (size_t begin = 0; begin < words.size(); begin += kMostRegionArgs) {
+    const size_t end = std::min(begin + kMostRegionArgs, words.size());
+    std::byte* const to = memory + static_cast<int64_t>(begin) * kBytes;
+    Launch launch;
+    launch.work = static_cast<int64_t>(end - begin);
+    launch.args = {address(to)};
+    launch.args.insert(launch.args.end(), words.begin() + static_cast<std::ptrdiff_t>(begin),
+                       words.begin() + static_cast<std::ptrdiff_t>(end));
+    launch.body = make_body("words", call_text("store_words", {std::to_string(end - begin)}, false),
+                            0, false, "combine");
+    const int64_t bytes = launch.work * kBytes;
+    add(std::move(launch), std::vector<Use>{{to, bytes, true}});
+  }
+  return memory;
+}
 
 void GpuLowering::make(const CombineSpec& spec) {
   const auto& [reduction, dtype, regions] = spec;
@@ -114,7 +149,7 @@ void GpuLowering::make(const CombineSpec& spec) {
       continue;
     MESHTRAIN_CHECK(!region.sources.empty());
     Form form = form_of(region, item);
-    const size_t most = std::max<size_t>((kMostRegionArgs - 3) / form.words(), 1);
+    const size_t most = std::max<size_t>((kMostRegionArgs - kHeadArgs) / form.words(), 1);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
       return candidate.first == form && candidate.second.size() < most;
     });
@@ -139,16 +174,17 @@ void GpuLowering::make(const CombineSpec& spec) {
     }
     std::vector<Access> accesses;
     for (const Region* region : members) {
-      launch.args.push_back(address(region->to));
+      const std::vector<LaunchArg> words = words_of(*region, form);
+      if (form.in_memory()) {
+        const std::byte* const memory = store(words);
+        launch.args.push_back(address(memory));
+        accesses.push_back({memory, memory + words.size() * sizeof(uint64_t), false});
+      } else {
+        launch.args.insert(launch.args.end(), words.begin(), words.end());
+      }
       accesses.push_back(
           whole_access({region->to, dtype, region->shape, region->to_strides}, true));
-      if (form.is_stepped) {
-        launch.args.push_back(address(region->sources[0]));
-        launch.args.push_back(step_of(*region));
-      }
       for (const std::byte* source : region->sources) {
-        if (!form.is_stepped)
-          launch.args.push_back(address(source));
         View view{const_cast<std::byte*>(source), dtype, region->shape, region->from_strides};
         accesses.push_back(whole_access(view, false));
       }

@@ -39,6 +39,29 @@ bool is_in_library(const ConvShape& shape) {
   return !has_few && library_takes(shape);
 }
 
+// Runs of as many images as the library computes well. For 16-bit floats it has tensor cores for
+// the gradient of a kernel only where images and results have less than 2^31 elements each (cuDNN
+// 9.19); the engine that takes more is its oldest.
+std::vector<Run> library_runs(const ConvShape& shape, const std::vector<Run>& runs) {
+  constexpr int64_t kMostElements = (int64_t{1} << 31) - 1;
+  if (shape.item_size() != 2)
+    return runs;
+  const int64_t elements = std::max(shape.input_bytes(), shape.output_bytes()) / 2;
+  const int64_t most = std::max<int64_t>(kMostElements / std::max<int64_t>(elements, 1), 1);
+  std::vector<Run> result;
+  for (const Run& run : runs) {
+    const int64_t each = ceil_div(run.count, ceil_div(run.count, most));
+    for (int64_t begin = 0; begin < run.count; begin += each) {
+      Run part = run;
+      part.count = std::min(each, run.count - begin);
+      for (size_t i = 0; i < part.first.size(); ++i)
+        part.first[i] += begin * run.step[i];
+      result.push_back(part);
+    }
+  }
+  return result;
+}
+
 // The conv (or its transpose) of the images of a run by one thread an element.
 Launch direct_launch(const ConvShape& shape, bool is_dgrad, const Run& run) {
   const int64_t columns = is_dgrad ? shape.channels : shape.filters;
@@ -130,12 +153,10 @@ void GpuLowering::make(const ConvWgradSpec& spec) {
     for (const WgradJob::Images& images : job.images)
       places.push_back({place_of(images.x), place_of(images.dy), 0});
     const Places adjacent = {shape.input_bytes(), shape.output_bytes(), 0};
-    add_wgrad(shape, in_library,
-              runs_of(places,
-                      [&](const Places& step) {
-                        return in_library ? step == adjacent : is_forward(step);
-                      }),
-              job.to);
+    const std::vector<Run> runs = runs_of(places, [&](const Places& step) {
+      return in_library ? step == adjacent : is_forward(step);
+    });
+    add_wgrad(shape, in_library, in_library ? library_runs(shape, runs) : runs, job.to);
   }
 }
 

@@ -52,6 +52,8 @@ class GpuLowering {
   std::optional<size_t> producer_of(const Access& memory) const;
   template <class What>
   void add_communication(What what, std::vector<Access> accesses);
+  // Returns where a kernel finds the words, which launches write there.
+  std::byte* store(const std::vector<LaunchArg>& words);
   void add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs);
   // The gradient of one kernel: of each run apart, and their sum.
   void add_wgrad(const ConvShape& shape, bool in_library, const std::vector<Run>& runs,

@@ -1,7 +1,9 @@
 // A cuDNN that checks the descriptors of convolutions and computes them by the emulator's loops.
 //
 // Its engines: one that is not deterministic, one that is compiled when it is asked for, one with a
-// workspace and two kernels, one on tensor cores, and as fallback one that needs nothing.
+// workspace and two kernels, one on tensor cores, and as fallback one that needs nothing. It knows
+// attentions, but their only engines are one that is not deterministic and one that it cannot
+// compile.
 #include <cudnn_graph.h>
 
 #include <algorithm>
@@ -36,10 +38,36 @@ cudnnStatus_t answer(const char* name, const F& function) {
   }
 }
 
+const Descriptor& graph_of(const Descriptor& plan) {
+  const Descriptor& config = part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  return part(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+}
+
+// Attentions are the only graphs of several operations, and have the only tensors that are not in
+// memory or may not be.
+bool is_attention(const Descriptor& graph) {
+  return graph.attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count > 1;
+}
+bool is_of_attention(const Descriptor& tensor) {
+  return tensor.attributes.contains(CUDNN_ATTR_TENSOR_IS_VIRTUAL) ||
+         tensor.attributes.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
+}
+
+std::vector<int64_t> engines_of(const Descriptor& heuristics) {
+  const bool is_fallback = value<cudnnBackendHeurMode_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE) ==
+                           CUDNN_HEUR_MODE_FALLBACK;
+  if (is_attention(part(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)))
+    return {kCompiled, kNondeterministic};
+  if (is_fallback)
+    return {kFallback};
+  return {kNondeterministic, kCompiled, kUsual, kTensorCores};
+}
+
 void finalize(Descriptor& d) {
   switch (d.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      tensor_of(d);
+      if (!is_of_attention(d))
+        tensor_of(d);
       break;
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
@@ -47,19 +75,18 @@ void finalize(Descriptor& d) {
       operation_of(d);
       break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      part(d, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+      if (!is_attention(d))
+        part(d, CUDNN_ATTR_OPERATIONGRAPH_OPS);
       value<cudnnHandle_t>(d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      part(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-      if (value<cudnnBackendHeurMode_t>(d, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK)
-        d.engines = {kFallback};
-      else
-        d.engines = {kNondeterministic, kCompiled, kUsual, kTensorCores};
+      d.engines = engines_of(d);
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
       value<cudnnHandle_t>(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
       d.engines = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engines;
+      if (is_attention(graph_of(d)) && d.engines.at(0) == kCompiled)
+        throw Failure{CUDA_ERROR_NOT_SUPPORTED};
       break;
     default:
       break;
@@ -91,8 +118,7 @@ void give_engines(const Read& read, const Descriptor& from, const std::vector<in
 }
 
 const Descriptor& operation_descriptor(const Descriptor& plan) {
-  const Descriptor& config = part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  return part(part(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  return part(graph_of(plan), CUDNN_ATTR_OPERATIONGRAPH_OPS);
 }
 
 cudnnBackendNumericalNote_t note_of(int64_t engine) {
@@ -103,7 +129,7 @@ cudnnBackendNumericalNote_t note_of(int64_t engine) {
 
 int64_t workspace_of(const Descriptor& plan) {
   const int64_t engine = plan.engines.at(0);
-  if (engine == kFallback || engine == kTensorCores)
+  if (engine == kFallback || engine == kTensorCores || is_attention(graph_of(plan)))
     return 0;
   const ConvShape shape = operation_of(operation_descriptor(plan)).conv.shape;
   return kWorkspace + (shape.kernel_elements() * shape.item_size() + 255) / 256 * 256;

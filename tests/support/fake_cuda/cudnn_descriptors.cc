@@ -24,9 +24,11 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_DATA_TYPE:
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
+    case CUDNN_TYPE_POINTWISE_MODE:
+    case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
       return 4;
-    case CUDNN_TYPE_BOOLEAN:  // of the graphs of attentions, which this cuDNN does not know
-      throw Failure{CUDA_ERROR_NOT_SUPPORTED};
+    case CUDNN_TYPE_BOOLEAN:
+      return 1;
     default:
       refuse(CUDA_ERROR_INVALID_VALUE, "attributes of type {}", static_cast<int>(type));
   }

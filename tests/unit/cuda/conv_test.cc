@@ -149,6 +149,17 @@ TEST_CASE("tensor cores compute large batches, too") {
   }
 }
 
+// More images than lower_conv.cc puts into a command have no tensor cores.
+TEST_CASE("tensor cores compute 16-bit gradients of kernels over almost 2^31 elements") {
+  const ConvShape shape = image_shape(DType::kBFloat16, 112, 64, 64, 3, 1);
+  for (const int compute : {80, 90, 120}) {
+    CAPTURE(compute);
+    Planner planner(compute, true);
+    CHECK(has(planner.engine(shape, gpu::ConvOp::kWgrad, 2674).numerical_notes(),
+              CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+  }
+}
+
 // A shard stands behind another one, or alone in another process, and has the same bits.
 TEST_CASE("where nothing is measured the engine does not depend on the place of the images") {
   Planner planner(90, true);

@@ -172,6 +172,36 @@ TEST_CASE("images behind one another through one kernel are one command") {
   CHECK(made.commands<Launch>().size() == 2);
 }
 
+// 112 x 112 pixels of 64 channels and filters.
+TEST_CASE("16-bit gradients of kernels take less than 2^31 elements a command") {
+  for (const auto& [dtype, parts] : {std::pair{DType::kBFloat16, 3}, std::pair{kF32, 1}}) {
+    CAPTURE(dtype_name(dtype));
+    Made made;
+    ConvShape shape = image_shape(dtype);
+    shape.input = shape.output = {1, 112, 112};
+    shape.channels = shape.filters = 64;
+    WgradJob job;
+    const int64_t bytes = shape.input_bytes(), images = 2 * 2674 + 1;
+    const std::byte *x = made.take(images * bytes), *dy = made.take(images * bytes);
+    for (int64_t i = 0; i < images; ++i)
+      job.images.push_back({x + i * bytes, dy + i * bytes});
+    job.to = made.take(1 << 20);
+    made.lowering.lower(ConvWgradSpec{shape, {job}});
+    int found = 0;
+    int64_t next = 0;
+    for (const Command& command : made.lowering.take()) {
+      if (const auto* conv = std::get_if<Conv>(&command.what)) {
+        CHECK(conv->x == x + next * bytes);
+        CHECK(conv->y == dy + next * bytes);
+        next += conv->images;
+        ++found;
+      }
+    }
+    CHECK(next == images);
+    CHECK(found == parts);
+  }
+}
+
 TEST_CASE("the gradient of a kernel over two shards is two commands and a sum") {
   Made made;
   const ConvShape shape = image_shape(kF32);

@@ -311,6 +311,9 @@ std::vector<KernelCase> combine_specs() {
   add_combine(list, Reduction::kSum, kF64, 2, 1, 600000, 2);
   add_combine(list, Reduction::kSum, kF32, 1024, 1, 40, 2);  // more than arguments of a launch
   add_combine(list, Reduction::kSum, kF32, 7, 3, 20, 60, true);
+  for (const DType dtype : {kF32, DType::kBFloat16})
+    add_combine(list, Reduction::kSum, dtype, 900, 2, 20, 2, true);  // and no one step apart
+  add_combine(list, Reduction::kMax, kF32, 508, 1, 40, 1, true);
   return list.take();
 }
 

@@ -161,6 +161,8 @@ std::vector<KernelCase> conv_specs() {
     add_conv(list, shapes[i], kF32, {3, 1, true});
   }
   add_conv(list, conv_shape({1, 14, 14}, {1, 3, 3}, 12, 24, 1, 1, 1, 1), kF32, {2, 4});
+  for (DType dtype : {kF32, DType::kBFloat16})
+    add_conv(list, conv_shape({1, 9, 7}, {1, 1, 1}, 31, 5, 1, 2), dtype, {1, 3});  // few products
   for (DType dtype : float_dtypes()) {
     for (bool is_product : {false, true}) {
       add_channel_sums(list, dtype, 50, 12, 1, 1, is_product);

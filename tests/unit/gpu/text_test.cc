@@ -241,6 +241,23 @@ TEST_CASE("a gather of many equal shards is few launches") {
   CHECK(made.launches().size() == 3);  // by the size of the argument list
 }
 
+TEST_CASE("addresses of more terms than a kernel's parameter holds are in memory") {
+  for (const size_t sources : {size_t{397}, size_t{508}, size_t{1000}}) {
+    CAPTURE(sources);
+    Made made;
+    std::vector<Region> region = columns(made, 1, sources);
+    std::reverse(region[0].sources.begin(), region[0].sources.end());
+    made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, region});
+    const std::vector<Command> commands = made.lowering.take();
+    REQUIRE(commands.size() == 1 + (sources + 1 + 399) / 400);
+    for (const Command& command : commands)
+      CHECK(std::get<Launch>(command.what).args.size() <= 401);
+    const gpu::MergedLaunches merged = gpu::merge_launches(commands);
+    CHECK(merged.calls.size() > 1);
+    CHECK(merged.module.find("store_words<") != std::string::npos);
+  }
+}
+
 TEST_CASE("whole numbers among arguments cannot be taken for addresses") {
   Made made;
   const View x = made.memory.view(DType::kFloat64, {1 << 20});
@@ -300,6 +317,24 @@ TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
   gpu::DeviceText device;
   device.add("lookup");
   CHECK(device.take().find("to + (unsigned long long)i * pack") != std::string::npos);
+}
+
+// Ids are counted in 64 bits, within a chunk of them in 32.
+TEST_CASE("updates of more than 2^31 ids are added to their end") {
+  Made made;
+  LookupShape shape;
+  shape.num_ids = (int64_t{1} << 31) + 5;
+  shape.rows = shape.global_rows = 100;
+  shape.row_elements = 1;
+  made.lowering.lower(ScatterAddRowsSpec{shape, made.memory.take(shape.num_ids * 4),
+                                         made.memory.take(shape.num_ids * 4),
+                                         made.memory.take(shape.rows * 4)});
+  CHECK(made.text("scatter").find(".num_ids = 2147483653") != std::string::npos);
+  gpu::DeviceText device;
+  device.add("lookup");
+  const std::string text = device.take();
+  CHECK(text.find("(int)P.num_ids") == std::string::npos);
+  CHECK(text.find("for (long long chunk = 0; chunk < P.num_ids;") != std::string::npos);
 }
 
 TEST_CASE("a module has the device code that its kernels need, each file once, and no other") {

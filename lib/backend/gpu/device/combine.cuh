@@ -11,13 +11,24 @@ namespace {
 struct Combining {
   int num_sources;
   bool is_stepped;  // sources are equally far apart
+  bool in_memory;   // the words of the only region are there
   int pack;         // elements of an access
 };
 
+// Words of a launch become words in memory. Arguments: to, the words.
+template <unsigned count>
+MT_FN void store_words(const unsigned long long* arg, unsigned) {
+  for (unsigned i = threadIdx.x; i < count; i += kThreads)
+    ((unsigned long long*)arg[0])[i] = arg[1 + i];
+}
+
 // Arguments: blocks of a region; `head` words in all before the regions; then of each region the
 // address of the result and those of its sources, or of the first source and the bytes to the next.
+// Where these words are in memory, their address instead.
 template <Combining C, unsigned head>
 MT_FN const unsigned long long* region_of(const unsigned long long* arg, unsigned block) {
+  if constexpr (C.in_memory)
+    return (const unsigned long long*)arg[head];
   constexpr unsigned words = C.is_stepped ? 3u : 1u + C.num_sources;
   return arg + head + block / (unsigned)arg[0] * words;
 }

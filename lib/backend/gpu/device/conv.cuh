@@ -4,8 +4,7 @@
 //
 //   forward   y[o][f]    = sum over cells k, then c, of x[pixel k of window o][c] kernel[k][c][f]
 //   dgrad     x[p][c]    = sum over windows o that p is in, as cell k, then f, of y[o][f]
-//   kernel[k][c][f] wgrad     kernel[k][c][f] = sum over images and outputs o of x[pixel k of
-//   window o][c] y[o][f]
+//   wgrad     kernel[k][c][f] = sum over images and outputs o of x[pixel k of window o][c] y[o][f]
 //
 // The first two are computed by a thread for each element, whose products are added without being
 // rounded before; the last is a reduction (reduce.cuh), in parts where there are many terms.

@@ -54,7 +54,7 @@ constexpr int kReadAhead =
     8;  // updates that are read before the first is added: memory answers late
 
 // In shared memory. keys: of the ids kept, the row from the block's first on, and in the lower half
-// the place; firsts: the first of each row among the sorted keys.
+// the place in the chunk; firsts: the first of each row among the sorted keys.
 struct KeptIds {
   unsigned long long keys[kChunk];
   unsigned firsts[kChunk], parts[kThreads];
@@ -87,13 +87,12 @@ struct OwnRows {
   }
 };
 
-// Keeps the ids of the chunk that are of these rows; returns how many.
+// Keeps those of the `count` ids of a chunk that are of these rows; returns how many.
 template <Scattering P>
 MT_FN unsigned keep_ids(KeptIds& kept, const OwnRows<P>& own, const int* ids, long long start,
-                        int chunk) {
-  constexpr int num_ids = P.num_ids;
-  const int begin = chunk + (int)(threadIdx.x * kIdsOfThread);
-  const int end = begin + (int)kIdsOfThread < num_ids ? begin + (int)kIdsOfThread : num_ids;
+                        int count) {
+  const int begin = (int)(threadIdx.x * kIdsOfThread);
+  const int end = begin + (int)kIdsOfThread < count ? begin + (int)kIdsOfThread : count;
   unsigned found = 0, all;
   for (int i = begin; i < end; ++i) {
     const long long row = ids[i] - start - own.first_row;
@@ -154,7 +153,7 @@ MT_FN unsigned find_firsts(KeptIds& kept, unsigned all) {
   return num_firsts;
 }
 
-// sums[row] += the updates of the row, in their order. T: of updates, S: of sums.
+// sums[row] += the chunk's updates of the row, in their order. T: of updates, S: of sums.
 template <Scattering P, class T, class S>
 MT_FN void add_rows(const KeptIds& kept, const OwnRows<P>& own, const T* updates, S* sums,
                     unsigned all, unsigned num_firsts) {
@@ -190,13 +189,14 @@ MT_FN void scatter_add_rows(const unsigned long long* arg, unsigned block, unsig
   S* sums = (S*)arg[has_sums ? 4 : 3];
   const OwnRows<P> own(block);
   own.each([&](long long element) { store(sums + element, Compute<S>(0)); });
-  for (int chunk = 0; chunk < (int)P.num_ids; chunk += kChunk) {
-    const unsigned all = keep_ids(kept, own, (const int*)arg[1], (long long)arg[2], chunk);
+  for (long long chunk = 0; chunk < P.num_ids; chunk += kChunk) {
+    const int count = P.num_ids - chunk < kChunk ? (int)(P.num_ids - chunk) : kChunk;
+    const unsigned all = keep_ids(kept, own, (const int*)arg[1] + chunk, (long long)arg[2], count);
     if (all == 0)
       continue;
     sort_ids(kept, all);
     const unsigned num_firsts = find_firsts(kept, all);
-    add_rows(kept, own, (const T*)arg[0], sums, all, num_firsts);
+    add_rows(kept, own, (const T*)arg[0] + chunk * P.columns, sums, all, num_firsts);
     __syncthreads();
   }
   if constexpr (has_sums)

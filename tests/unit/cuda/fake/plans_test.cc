@@ -375,6 +375,35 @@ TEST_CASE("only what is marked as an address moves with the step") {
   CHECK(values[1] == number);
 }
 
+// The fake's engines: one cannot be built, one gives other bits in each run.
+TEST_CASE("an attention for which cuDNN has no fitting engine is computed by our kernels") {
+  AttentionShape shape;
+  shape.dtype = DType::kBFloat16;
+  shape.batch = shape.heads = shape.groups = 1;
+  shape.queries = shape.keys = 256;
+  shape.head_size = shape.value_size = 8;
+  shape.scale = 1;
+  constexpr int64_t kElements = 256 * 8;
+  {
+    const auto device = open_fake_gpu();
+    const std::vector<uint16_t> ones(kElements, 0x3f80);
+    const Memory q(*device, 2 * kElements), o(*device, 2 * kElements), lse(*device, 4 * 256);
+    device->upload(q.data, ones.data(), 2 * kElements);
+    gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+    lowering.lower(StepSpec{"attention"});
+    lowering.lower(AttentionSpec{shape, q.data, q.data, q.data, {}, o.data, lse.data});
+    const std::vector<gpu::Command> commands = lowering.take();
+    CHECK(std::holds_alternative<gpu::Attention>(commands.at(0).what));
+    device->make_plan(commands, {}, 0, 1)->run();
+    std::vector<uint16_t> result(kElements);
+    device->download(result.data(), o.data, 2 * kElements);
+    CHECK(result == ones);
+    // 8 + log(256)
+    CHECK(read(*device, lse.data) == doctest::Approx(13.545177));
+  }
+  check_clean();
+}
+
 TEST_CASE("a kernel gets more shared memory than the driver gives without being asked") {
   constexpr unsigned kBytes = 100 * 1024;
   const auto device = open_fake_gpu();
