@@ -94,7 +94,7 @@ meshtrain_library(Png libpng-dev png.h png16)
 meshtrain_library(TurboJpeg libturbojpeg0-dev turbojpeg.h turbojpeg)
 meshtrain_library(Crypto libssl-dev openssl/sha.h crypto)
 meshtrain_library(FarmHash libfarmhash-dev farmhash.h farmhash)
-# Unicode's tables, for BERT's tokenizers; without them these are refused.
+# Unicode's tables, for BERT's tokenizers and normalizers such as NFC; without them these are refused.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
 if(MESHTRAIN_SHARED)
   find_library(UTF8PROC_LIBRARY NAMES utf8proc)

@@ -137,7 +137,7 @@ void add_data_tokenize(Subcommands& to) {
       "data tokenize", "Write the ids of texts for the source `tokens`", run_data_tokenize);
   app.add_option("TEXT", options.texts, "Files in UTF-8; - is stdin")->required();
   app.add_option("--tokenizer", options.tokenizer,
-                 "Folder with tokenizer.json, or vocab.json and merges.txt (byte-pair encoding)")
+                 "Folder with tokenizer.json, vocab.json and merges.txt, vocab.txt, or a .model")
       ->required()
       ->type_name("DIR");
   app.add_option("-o,--output", options.output, "The file to write")->required()->type_name("FILE");

@@ -92,6 +92,26 @@ TEST_CASE("data tokenize: ids of files, lines and stdin; a run on them; nothing 
   CHECK(trained.exit_code == 0);
 }
 
+TEST_CASE("import of a BERT brings its tokenizer along, which gives the same ids") {
+  const TemporaryFolder folder;
+  const std::string golden = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/";
+  std::filesystem::copy(golden + "huggingface/bert_classifier", folder.path() + "/bert");
+  for (const char* file : {"vocab.txt", "tokenizer_config.json"}) {
+    std::filesystem::copy(golden + "tokenizers/bert_files/" + file, folder.path() + "/bert");
+  }
+  const Result imported = meshtrain({"import", "bert", "-o", "ours"}, folder.path());
+  CHECK(imported.err == "");
+  CHECK(contains(imported.out, "BertForSequenceClassification with its tokenizer"));
+  folder.write("a.txt", "Caf\u00e9 \u4e16\u754c: hear me speak!\n");
+  for (const char* from : {"bert", "ours"}) {
+    const Result ids = meshtrain({"data", "tokenize", "--tokenizer", from, "--separator", "[SEP]",
+                                  "a.txt", "-o", std::string(from) + ".bin"},
+                                 folder.path());
+    CHECK(ids.err == "");
+  }
+  CHECK(folder.read("ours.bin") == folder.read("bert.bin"));
+}
+
 TEST_CASE("text with a tokenizer: the run evaluates without the tokenizer's folder") {
   TemporaryFolder folder;
   folder.write("a.txt", play_text());

@@ -36,6 +36,7 @@ void read_state(Bytes bytes);
 void read_learned(Bytes bytes);
 void read_keras(Bytes bytes);
 void read_control(Bytes bytes);
+void read_tokenizer(Bytes bytes);
 
 inline constexpr Target kTargets[] = {
     {"config", read_config, uint64_t{64} << 20},  // of at most 1 MiB
@@ -51,6 +52,7 @@ inline constexpr Target kTargets[] = {
     {"learned", read_learned, uint64_t{64} << 20},  // of at most 1 MiB
     {"keras", read_keras},
     {"control", read_control},
+    {"tokenizer", read_tokenizer},
 };
 const Target* find_target(std::string_view name);  // null when there is none
 

@@ -35,6 +35,12 @@ DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
 LINES = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"]
 LINE_TEXTS = ["a \t ", "a  \n\nb \n", " \r\n  c\t\n\n\n", "1 2  \n3 ", "12\u4f6034\u597d.x5y", "x1  2\n 3!?4 \U0001f6005"]
 
+FORM_TEXTS = [
+    "", "  ", "\u00e9 e\u0301 \u00c5 \u212b \ufb01 \u2460 \u00bd \u33a7", "\ud55c\uae00 \u1100\u1161\u11a8\u11a9", "\u0130stanbul \u01c4 \u01c5 \u03a3\u0391\u03a3 STRASSE \u1e9e",
+    "\u0301a", " a\u0327\u0301\u0316b ", "\u0939\u093f\u0928\u094d\u0926\u0940 \u0929", "\u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f", "\uff28\uff41 \uff76\uff9e \u4e16\u754c \uf900",
+    "\u3000x\u00a0\u2003", "\U0001f468\u200d\U0001f469 \u2764\ufe0f", "a<\u00c9>b <\u00e9> <E\u0301> [X]", "\u1e9b\u0323 \u0344 \u0958", "a\u00adb\x00c\x7f\u0378", "\u00e9" * 4 + " " + "x\u0301" * 4,
+]
+
 
 def random_texts(count):
     rng = random.Random(1)
@@ -120,6 +126,52 @@ def metaspace(tokenizer):
     return out
 
 
+def changed(tokenizer, texts, **parts):
+    """`parts` of a tokenizer.json in place of the tokenizer's own, and what comes of them."""
+    data = {**json.loads(tokenizer.to_str()), **parts}
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    return {**parts, "cases": [{"text": text, "ids": tokenizer.encode(text).ids, "decoded": tokenizer.decode(
+        tokenizer.encode(text).ids, skip_special_tokens=False)} for text in texts]}
+
+
+def forms(tokenizer):
+    """The tokens of llama2, which have all bytes, with each normalizer, and an added token that it changes."""
+    def sequence(*names):
+        return {"type": "Sequence", "normalizers": [{"type": n} if isinstance(n, str) else n for n in names]}
+    strip = {"type": "Strip", "strip_left": True, "strip_right": True}
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "_"}
+    bert_like = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}
+    normalizers_ = [{"type": name} for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents")] + [
+        strip, {**strip, "strip_right": False}, bert_like, sequence("NFKD", "StripAccents", "Lowercase", strip),
+        sequence(strip, {"type": "Prepend", "prepend": "_"}, space, sequence("NFC", "Lowercase"))]
+    data = json.loads(tokenizer.to_str())
+    added = data["added_tokens"] + [
+        {"id": tokenizer.get_vocab_size() + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": i == 0, "special": i == 1} for i, content in enumerate(("<\u00c9>", "[X]"))]
+    return [changed(tokenizer, FORM_TEXTS, normalizer=n, added_tokens=added) for n in normalizers_]
+
+
+def bert_choices(tokenizer):
+    """What the choices of a tokenizer_config.json beside vocab.txt make of texts."""
+    special = json.loads(tokenizer.to_str())["added_tokens"]
+    own = {"lstrip": False, "rstrip": False, "single_word": False}
+    more = {"4": {"content": "[MASK]", **own, "lstrip": True, "normalized": False, "special": True},
+            "500": {"content": "NewTok", **own, "normalized": True, "special": False}}
+    with_more = [t for t in special if t["id"] != 4] + [{"id": int(i), **t} for i, t in more.items()]
+    texts = FORM_TEXTS + ["a NewTok newtok  [MASK] b", "The \u00c9t\u00e9 \u4e16\u754c\u4e16, isn't"]
+    out = []
+    for config in ({}, {"strip_accents": False}, {"do_lower_case": False, "strip_accents": True},
+                   {"tokenize_chinese_chars": False, "unk_token": {"content": "[UNK]"}}, {"added_tokens_decoder": more}):
+        lowercase = config.get("do_lower_case", True)
+        normalizer = {"type": "BertNormalizer", "clean_text": True, "lowercase": lowercase,
+                      "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+                      "strip_accents": config.get("strip_accents")}
+        added = with_more if "added_tokens_decoder" in config else special
+        result = changed(tokenizer, texts, normalizer=normalizer, added_tokens=added)
+        out.append({"config": config, "cases": result["cases"]})
+    return out
+
+
 def main():
     text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")[:200000]
     OUT.mkdir(exist_ok=True)
@@ -143,6 +195,10 @@ def main():
         (OUT / name / "cases.json").write_text(json.dumps(cases(tokenizer, texts)) + "\n")
         (OUT / name / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False) + "\n")
     (OUT / "metaspace.json").write_text(json.dumps(metaspace(tokenizers["llama2"])) + "\n")
+    for name, result in (("forms", forms(tokenizers["llama2"])),
+                         ("bert_choices", bert_choices(tokenizers["bert_cased"])),
+                         ("no_decoder", [changed(tokenizers["bert"], ["The king of it", ""], decoder=None)])):
+        (OUT / f"{name}.json").write_text(json.dumps(result) + "\n")
     folder = OUT / "gpt2_files"
     folder.mkdir(exist_ok=True)
     gpt2.model.save(str(folder))

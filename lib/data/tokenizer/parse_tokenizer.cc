@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/unicode_text.h"
 
 namespace meshtrain {
 namespace {
@@ -100,11 +101,6 @@ int32_t unknown_of(const std::string& unknown, const TokenTable& ids, const std:
 }
 
 void read_word_piece(const TokenizerField& model, const std::string& path, TokenizerSpec& spec) {
-  if (!has_bert_text()) {
-    read_error("E327", path,
-               "this is WordPiece, which needs utf8proc, and this program was built without it; "
-               "install libutf8proc-dev and build again");
-  }
   WordPiece& model_words = spec.word_piece.emplace();
   model_words.prefix = model["continuing_subword_prefix"].text_or("##");
   if (!model["max_input_chars_per_word"].is_null()) {
@@ -193,21 +189,71 @@ std::string regex_of(const TokenizerField& pattern) {
   return out;
 }
 
-void read_normalizer(const TokenizerField& field, TokenizerSpec& spec) {
-  for (const TokenizerField& part : parts_of(field, "normalizers")) {
-    const std::string type = part.type();
-    if (type == "Prepend" && spec.prepended.empty() && spec.replacements.empty()) {
-      spec.prepended = part["prepend"].text();
-    } else if (type == "BertNormalizer" && spec.word_piece && !spec.normalizer &&
-               spec.replacements.empty()) {
-      const bool lowers = part["lowercase"].flag(true);
-      spec.normalizer = {part["clean_text"].flag(true), part["handle_chinese_chars"].flag(true),
-                         part["strip_accents"].flag(lowers), lowers};
-    } else if (type == "Replace") {
-      spec.replacements.emplace_back(literal_pattern(part["pattern"]), part["content"].text());
-    } else {
-      part["type"].unsupported("`" + type + "`, a normalizer");
+void need_unicode_tables(const TokenizerField& part) {
+  if (!has_unicode_tables()) {
+    part["type"].needs("utf8proc", "libutf8proc-dev");
+  }
+}
+
+Normalizer plain_normalizer(const TokenizerField& part) {
+  const std::string type = part.type();
+  if (type == "Prepend") {
+    return [prefix = part["prepend"].text()](std::string_view text) {
+      return text.empty() ? std::string() : prefix + std::string(text);
+    };
+  }
+  if (type == "Replace") {
+    return [by = Replacement(literal_pattern(part["pattern"]), part["content"].text())](
+               std::string_view text) { return replace_all(std::string(text), by); };
+  }
+  if (type == "Strip") {
+    return [left = part["strip_left"].flag(true),
+            right = part["strip_right"].flag(true)](std::string_view text) {
+      text.remove_prefix(left ? white_space_at_begin(text) : 0);
+      text.remove_suffix(right ? white_space_at_end(text) : 0);
+      return std::string(text);
+    };
+  }
+  return nullptr;
+}
+
+Normalizer unicode_normalizer(const TokenizerField& part) {
+  const std::string type = part.type();
+  constexpr std::pair<const char*, UnicodeForm> kForms[] = {{"NFC", UnicodeForm::kNfc},
+                                                            {"NFD", UnicodeForm::kNfd},
+                                                            {"NFKC", UnicodeForm::kNfkc},
+                                                            {"NFKD", UnicodeForm::kNfkd}};
+  for (const auto& [name, form] : kForms) {
+    if (type == name) {
+      return [form = form](std::string_view text) { return in_form(text, form); };
     }
+  }
+  if (type == "Lowercase") {
+    return lower_case;
+  }
+  if (type == "StripAccents") {
+    return without_marks;
+  }
+  if (type == "BertNormalizer") {
+    const bool lowers = part["lowercase"].flag(true);
+    const BertNormalizer normalizer{part["clean_text"].flag(true),
+                                    part["handle_chinese_chars"].flag(true),
+                                    part["strip_accents"].flag(lowers), lowers};
+    return [normalizer](std::string_view text) { return bert_normalized(text, normalizer); };
+  }
+  return nullptr;
+}
+
+void read_normalizers(const TokenizerField& field, TokenizerSpec& spec) {
+  for (const TokenizerField& part : parts_of(field, "normalizers")) {
+    Normalizer normalizer = plain_normalizer(part);
+    if (!normalizer && (normalizer = unicode_normalizer(part))) {
+      need_unicode_tables(part);
+    }
+    if (!normalizer) {
+      part["type"].unsupported("`" + part.type() + "`, a normalizer");
+    }
+    spec.normalizers.push_back(std::move(normalizer));
   }
 }
 
@@ -247,7 +293,8 @@ void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
       spec.metaspace = read_metaspace(part);
     } else if (spec.metaspace) {
       part["type"].unsupported("`" + type + "` behind Metaspace");
-    } else if (type == "BertPreTokenizer" && spec.word_piece && spec.splits.empty()) {
+    } else if (type == "BertPreTokenizer" && !spec.is_byte_level && spec.splits.empty()) {
+      need_unicode_tables(part);
       spec.has_bert_words = true;
     } else if (type == "Split" && !spec.is_byte_level && !spec.has_bert_words) {
       if (const std::string behavior = part["behavior"].text(); behavior != "Isolated") {
@@ -266,6 +313,9 @@ void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
 }
 
 void read_decoder(const TokenizerField& field, TokenizerSpec& spec) {
+  if (field.is_null() && !spec.is_byte_level && !spec.has_byte_tokens) {
+    spec.joined = "";
+  }
   for (const TokenizerField& part : parts_of(field, "decoders")) {
     const std::string type = part.type();
     if (type == "Replace") {
@@ -281,7 +331,8 @@ void read_decoder(const TokenizerField& field, TokenizerSpec& spec) {
         part.unsupported("more than the first space");
       }
     } else if (type == "WordPiece" && spec.word_piece) {
-      spec.joined = part["prefix"].text_or("##");
+      const std::string prefix = part["prefix"].text_or("##");
+      spec.joined = prefix.empty() ? std::nullopt : std::optional(prefix);
       spec.cleans_up = part["cleanup"].flag(true);
     } else if (type != "ByteLevel" && type != "ByteFallback" && type != "Fuse") {
       part["type"].unsupported("`" + type + "`, a decoder");
@@ -301,7 +352,7 @@ TokenizerSpec parse_tokenizer(std::string_view text, const std::string& path) {
   TokenizerSpec spec;
   read_model(all["model"], path, spec);
   read_added(all["added_tokens"], path, spec);
-  read_normalizer(all["normalizer"], spec);
+  read_normalizers(all["normalizer"], spec);
   read_pre_tokenizer(all["pre_tokenizer"], spec);
   read_decoder(all["decoder"], spec);
   return spec;

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "data/tokenizer/bert_text.h"
+#include "data/tokenizer/plain_text.h"
 
 namespace meshtrain {
 
@@ -43,43 +43,42 @@ struct Metaspace {
   bool splits = true;  // else a text is one word
 };
 
-struct TokenizerSpec {
-  using Replacement = std::pair<std::string, std::string>;  // each occurrence, and what it becomes
+using Normalizer = std::function<std::string(std::string_view)>;
 
+struct TokenizerSpec {
   std::vector<std::string> tokens;  // by id, as the file has them; empty where an id has no token
   std::vector<BpeMerge> merges;     // the first ones are merged first
   std::vector<AddedToken> added;
-  std::optional<WordPiece> word_piece;       // in place of merges
-  std::optional<BertNormalizer> normalizer;  // before all of the following
-  bool has_bert_words = false;               // in place of splits
-  std::string prepended;                     // before each text between added tokens
-  std::vector<Replacement> replacements;     // in the text
-  std::optional<Metaspace> metaspace;        // in place of splits
-  std::vector<std::string> splits;    // regexes, each isolates its matches; one after the other
-  bool is_byte_level = false;         // tokens are texts of the printable alphabet of bytes
-  bool adds_space = false;            // before a text that does not begin with one
-  bool has_byte_tokens = false;       // bytes of unknown characters are `<0x0A>`
-  bool prefers_whole_words = false;   // a word that is a token is not merged
-  bool fuses_unknown = false;         // adjacent unknown characters are one unknown token
-  std::optional<int32_t> unknown;     // id of what has no token
-  std::vector<Replacement> decoded;   // in the tokens of decode()
-  bool strips_first_space = false;    // in the text of decode()
-  std::string first_mark;             // decode(): what the first token is without
-  std::optional<std::string> joined;  // decode(): spaces before tokens without this prefix
-  bool cleans_up = false;             // decode(): no spaces before punctuation
+  std::optional<WordPiece> word_piece;  // in place of merges
+  std::vector<Normalizer> normalizers;  // of texts between added tokens, one after the other
+  bool has_bert_words = false;          // in place of splits
+  std::optional<Metaspace> metaspace;   // in place of splits
+  std::vector<std::string> splits;      // regexes, each isolates its matches; one after the other
+  bool is_byte_level = false;           // tokens are texts of the printable alphabet of bytes
+  bool adds_space = false;              // before a text that does not begin with one
+  bool has_byte_tokens = false;         // bytes of unknown characters are `<0x0A>`
+  bool prefers_whole_words = false;     // a word that is a token is not merged
+  bool fuses_unknown = false;           // adjacent unknown characters are one unknown token
+  std::optional<int32_t> unknown;       // id of what has no token
+  std::vector<Replacement> decoded;     // in the tokens of decode()
+  bool strips_first_space = false;      // in the text of decode()
+  std::string first_mark;               // decode(): what the first token is without
+  // decode(): spaces before tokens without this prefix; before all where it is empty.
+  std::optional<std::string> joined;
+  bool cleans_up = false;  // decode(): no spaces before punctuation
 };
 
 // Returns the text of a `tokenizer.json`: of `folder` itself where it is such a file or a .model of
-// SentencePiece, of that file of the folder, or made of `vocab.json` and
-// `merges.txt` (GPT-2's pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), or of
-// BERT's `vocab.txt` with `tokenizer_config.json`, where there is one. The text of SentencePiece's
-// `tokenizer.model` or `spiece.model` is sentence_piece_text(). Throws ConfigError E300 when the
-// folder has none of these, E318 for damaged files.
+// SentencePiece, of that file of the folder, or made of `vocab.json` and `merges.txt` (GPT-2's
+// pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), of BERT's `vocab.txt` with
+// `tokenizer_config.json`, where there is one, or of the files of a preset of Keras Hub. The text
+// of SentencePiece's `tokenizer.model` or `spiece.model` is sentence_piece_text(). Throws
+// ConfigError E300 when the folder has none of these, E318 for damaged files.
 std::string read_tokenizer_text(const std::string& folder);
 
 // Reads the text of a `tokenizer.json`; `path` is for messages. Throws ConfigError E318 for damaged
 // texts and merges that do not fit, E327 for a tokenizer that is neither BPE nor WordPiece, which
-// it names, and for WordPiece in a program without utf8proc.
+// it names, and for parts that need utf8proc in a program without it.
 TokenizerSpec parse_tokenizer(std::string_view text, const std::string& path);
 
 // The regex that splits texts for GPT-2.

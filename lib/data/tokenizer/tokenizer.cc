@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/plain_text.h"
+#include "data/tokenizer/unicode_text.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -25,55 +27,13 @@ void check_utf8(std::string_view text, const std::string& name) {
   }
 }
 
-std::string replace_all(std::string text, const TokenizerSpec::Replacement& by) {
-  for (size_t at = 0; (at = text.find(by.first, at)) != std::string::npos; at += by.second.size()) {
-    text.replace(at, by.first.size(), by.second);
-  }
-  return text;
-}
-
-bool is_white_space(char32_t c) {
-  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
-// Bytes of white space at the end of `text`.
-size_t white_space_before(std::string_view text) {
-  size_t at = text.size();
-  while (at > 0) {
-    size_t begin = at - 1;
-    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
-      --begin;
-    }
-    if (!is_white_space(code_point(text.substr(begin, at - begin)))) {
-      break;
-    }
-    at = begin;
-  }
-  return text.size() - at;
-}
-
-// Bytes of white space at the begin of `text`.
-size_t white_space_at_begin(std::string_view text) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t length = utf8_length(text, at);
-    if (!is_white_space(code_point(text.substr(at, length)))) {
-      break;
-    }
-    at += length;
-  }
-  return at;
-}
-
 // What English texts have no spaces before, as WordPiece's decoder of `tokenizers` does.
 std::string cleaned_up(std::string token) {
-  static const TokenizerSpec::Replacement kAll[] = {
-      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const TokenizerSpec::Replacement& replacement : kAll) {
+  static const Replacement kAll[] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                     {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                     {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                     {" 've", "'ve"}, {" 're", "'re"}};
+  for (const Replacement& replacement : kAll) {
     token = replace_all(std::move(token), replacement);
   }
   return token;
@@ -105,12 +65,16 @@ Tokenizer::Tokenizer(std::string_view text, const std::string& path)
   for (const AddedToken& token : spec_.added) {
     const auto id = static_cast<size_t>(token.id);
     tokens_.resize(std::max(tokens_.size(), id + 1));
-    tokens_[id] = token.content;
+    AddedToken found = token;
+    found.content = token.is_found_in_normalized ? normalize(token.content) : token.content;
+    tokens_[id] = found.content.empty() ? token.content : found.content;
     is_added_.resize(tokens_.size());
     is_special_.resize(tokens_.size());
     is_added_[id] = true;
     is_special_[id] = token.is_special;
-    added_[token.is_found_in_normalized ? 1 : 0].push_back(token);
+    if (!found.content.empty()) {
+      added_[token.is_found_in_normalized ? 1 : 0].push_back(std::move(found));
+    }
   }
   is_added_.resize(tokens_.size());
   is_special_.resize(tokens_.size());
@@ -191,7 +155,7 @@ void Tokenizer::encode_added(std::string_view text, bool is_normalized, bool is_
     }
     std::string_view before = text.substr(used, at - used);
     if (token->takes_left) {
-      before.remove_suffix(white_space_before(before));
+      before.remove_suffix(white_space_at_end(before));
     }
     rest(before);
     ids.push_back(token->id);
@@ -203,10 +167,9 @@ void Tokenizer::encode_added(std::string_view text, bool is_normalized, bool is_
 }
 
 std::string Tokenizer::normalize(std::string_view text) const {
-  std::string out = spec_.prepended;
-  out += spec_.normalizer ? bert_normalized(text, *spec_.normalizer) : std::string(text);
-  for (const TokenizerSpec::Replacement& replacement : spec_.replacements) {
-    out = replace_all(std::move(out), replacement);
+  std::string out(text);
+  for (const Normalizer& normalizer : spec_.normalizers) {
+    out = normalizer(out);
   }
   return out;
 }
@@ -369,10 +332,10 @@ std::string Tokenizer::decode_token(int32_t id, bool is_first) const {
     }
   }
   std::string out = token;
-  for (const TokenizerSpec::Replacement& replacement : spec_.decoded) {
+  for (const Replacement& replacement : spec_.decoded) {
     const bool is_dropped = is_first && replacement.first == spec_.first_mark;
-    out = replace_all(std::move(out),
-                      is_dropped ? TokenizerSpec::Replacement{replacement.first, ""} : replacement);
+    out =
+        replace_all(std::move(out), is_dropped ? Replacement{replacement.first, ""} : replacement);
   }
   return out;
 }
@@ -397,7 +360,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
     }
     std::string token = decode_token(id, is_first);
     if (spec_.joined && !is_first) {
-      token = starts_with(token, *spec_.joined) ? token.substr(spec_.joined->size()) : " " + token;
+      const bool continues = !spec_.joined->empty() && starts_with(token, *spec_.joined);
+      token = continues ? token.substr(spec_.joined->size()) : " " + token;
     }
     out += spec_.cleans_up ? cleaned_up(std::move(token)) : token;
     is_first = false;

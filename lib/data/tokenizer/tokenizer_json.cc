@@ -75,4 +75,11 @@ void TokenizerField::unsupported(const std::string& what) const {
   read_error("E327", path_, "`{}` is {}, which is not read", where_, what);
 }
 
+void TokenizerField::needs(const char* library, const char* debian_package) const {
+  read_error("E327", path_,
+             "`{}` is `{}`, which needs {}, and this program was built without it; install {} and "
+             "build again",
+             where_, text(), library, debian_package);
+}
+
 }  // namespace meshtrain

@@ -33,6 +33,8 @@ class TokenizerField {
   [[noreturn]] void wrong(const char* expected) const;
   // E327: what meshtrain does not do.
   [[noreturn]] void unsupported(const std::string& what) const;
+  // E327: what this program was built without.
+  [[noreturn]] void needs(const char* library, const char* debian_package) const;
 
  private:
   const nlohmann::json& value_;

@@ -1,7 +1,8 @@
-// Texts as BERT's tokenizers take them: normalized, and cut into words. By Unicode's tables, which
-// are utf8proc's.
+// Texts by Unicode's tables, which are utf8proc's: normalized, and cut into words as BERT's
+// tokenizers do. All texts must be UTF-8.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,10 +17,19 @@ struct BertNormalizer {
   bool lowers = true;          // lower case
 };
 
-// False in a program that was built without utf8proc: the functions below must not be called then.
-bool has_bert_text();
+enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
-// `text` must be UTF-8.
+// False in a program that was built without utf8proc: the functions below must not be called then.
+bool has_unicode_tables();
+
+std::string in_form(std::string_view text, UnicodeForm form);
+
+// Lower case character by character: a capital sigma at the end of a word is one as any other.
+std::string lower_case(std::string_view text);
+
+// Without the characters that are marks. Letters with an accent are decomposed before.
+std::string without_marks(std::string_view text);
+
 std::string bert_normalized(std::string_view text, const BertNormalizer& normalizer);
 
 // Calls `use` for each word: texts between white space, and each punctuation mark by itself.

@@ -1,0 +1,19 @@
+// Steps on texts that need no tables of Unicode. All texts must be UTF-8.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace meshtrain {
+
+using Replacement = std::pair<std::string, std::string>;  // each occurrence, and what it becomes
+
+std::string replace_all(std::string text, const Replacement& by);
+
+// Bytes of white space (Unicode's White_Space) at the begin and at the end of a text.
+size_t white_space_at_begin(std::string_view text);
+size_t white_space_at_end(std::string_view text);
+
+}  // namespace meshtrain
