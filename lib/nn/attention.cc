@@ -217,9 +217,8 @@ class ProjectedAttention : public ConfiguredLayer {
   bool set_axes(std::span<const Shape> inputs, const AttentionInputs& at,
                 Diagnostics& diagnostics) {
     const Shape &query = inputs[at.query], &key = inputs[at.key];
-    std::string problem;
-    axes_ =
-        AttentionAxes(integers_of(value_or_null(config_, "attention_axes")), query.size(), problem);
+    const std::string problem =
+        axes_.set(integers_of(value_or_null(config_, "attention_axes")), query.size());
     if (!problem.empty()) {
       argument_error(diagnostics, "attention_axes", problem)
           .help(fmt::format("write 1 to {}, each only once", query.size() - 2));
@@ -255,14 +254,15 @@ class ProjectedAttention : public ConfiguredLayer {
 
   // Heads of queries may be split over more devices than there are heads of keys and values, which
   // all of these devices then have. With so many copies of each, a device projects and attends to
-  // those alone that its own queries use.
+  // those alone that its own queries use. A penalty of the projections counts each once.
   int64_t copies_of_heads() const {
     const auto parts = [&](const Projection& projection) {
       const Shape& shards = weights[static_cast<size_t>(projection.kernel)].shards;
       return shards.empty() ? 1 : shards[1];
     };
-    const bool are_whole = parts(key_) == 1 && parts(value_) == 1;
-    return are_whole ? std::lcm(groups_, parts(query_)) / groups_ : 1;
+    const bool can_copy =
+        parts(key_) == 1 && parts(value_) == 1 && !config_.has("activity_regularizer");
+    return can_copy ? std::lcm(groups_, parts(query_)) / groups_ : 1;
   }
 
   // A kernel (features, heads, ...) or a bias (heads, ...) with each head `copies` times.

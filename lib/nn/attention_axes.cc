@@ -7,8 +7,9 @@
 
 namespace meshtrain {
 
-AttentionAxes::AttentionAxes(std::vector<int64_t> given, size_t rank, std::string& problem)
-    : rank_(rank), axes_(std::move(given)) {
+std::string AttentionAxes::set(std::vector<int64_t> given, size_t rank) {
+  rank_ = rank;
+  axes_ = std::move(given);
   if (axes_.empty()) {
     axes_.resize(rank - 2);
     std::iota(axes_.begin(), axes_.end(), 1);
@@ -16,16 +17,14 @@ AttentionAxes::AttentionAxes(std::vector<int64_t> given, size_t rank, std::strin
   for (int64_t& axis : axes_) {
     const auto counted = axis_in(axis, rank);
     if (!counted || *counted == 0 || *counted == static_cast<int64_t>(rank) - 1) {
-      problem = fmt::format("names {}, which is no dimension between batch and features", axis);
-      return;
+      return fmt::format("names {}, which is no dimension between batch and features", axis);
     }
     axis = *counted;
   }
   std::vector<int64_t> sorted = axes_;
   std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    problem = "names a dimension twice";
-  }
+  const bool is_twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  return is_twice ? "names a dimension twice" : "";
 }
 
 bool AttentionAxes::has(int64_t axis) const {

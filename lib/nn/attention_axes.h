@@ -7,10 +7,9 @@ namespace meshtrain {
 
 class AttentionAxes {
  public:
-  AttentionAxes() = default;
-  // The argument `attention_axes`, of inputs of `rank`: none stands for all dimensions between
-  // batch and features. Returns what is wrong with it in `problem`, else "".
-  AttentionAxes(std::vector<int64_t> given, size_t rank, std::string& problem);
+  // Takes the argument `attention_axes` for inputs of `rank`; none stands for all dimensions
+  // between batch and features. Returns what is wrong with it, else "".
+  std::string set(std::vector<int64_t> given, size_t rank);
 
   bool has(int64_t axis) const;
   // (batch, ..., heads, features) -> (rows, steps, heads, features): all dimensions that attention

@@ -136,6 +136,8 @@ class ReversibleEmbedding final : public TableLayer {
 ValueId reversed_embedding(CallContext& context, const Layer& embedding,
                            const std::function<ValueId(int)>& weight, ValueId states) {
   constexpr int kTable = 0, kReverse = 1;  // in the order of add_weight()
+  MESHTRAIN_CHECK(embedding.weights[kTable].path.ends_with("/embeddings"), "{} comes first",
+                  embedding.weights[kTable].path);
   Builder& b = context.builder;
   const ConfigObject& config = *embedding.config();
   const std::string given = string_or(config, "reverse_dtype", "");

@@ -412,6 +412,8 @@ int64_t Model::num_params(bool trainable_only) const {
 }
 
 void Model::set_shards(std::span<const Shape> shards) {
+  MESHTRAIN_CHECK(shards.size() == weights_.size(), "shards of {} weights for {}", shards.size(),
+                  weights_.size());
   size_t next = 0;
   for (const auto& layer : layers_) {
     for (Weight& weight : layer->weights) {

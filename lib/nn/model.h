@@ -37,7 +37,7 @@ struct Weight {
   // memory of a run it is a multiple of pad_to. Files have `shape`.
   int pad_dim = kNone;
   int64_t pad_to = 1;
-  // How many parts the layout makes of each dimension; empty until Model::set_shards().
+  // Model::set_shards(); empty before.
   Shape shards = {};
 
   Shape stored_shape() const {
@@ -200,7 +200,8 @@ class Model {
   // All weights in Keras order: layer by layer.
   const std::vector<const Weight*>& weights() const { return weights_; }
   int64_t num_params(bool trainable_only = false) const;
-  // Tells the layers how weights() are laid out, so that they compute the same in another way.
+  // `shards`, beside weights(): in how many parts the mesh has each dimension. Before apply(), so
+  // that layers choose a way to compute that keeps these parts.
   void set_shards(std::span<const Shape> shards);
 
   // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is

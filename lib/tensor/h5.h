@@ -17,6 +17,8 @@ namespace meshtrain {
 struct H5File {
   std::vector<NamedTensor> datasets;         // "layers/dense/vars/0", in the order of the paths
   std::map<std::string, std::string> names;  // group ("layers/dense/vars") -> its attribute `name`
+  // Of a whole model, save("m.h5"): attributes of the root; empty in other files.
+  std::string model_config, training_config, keras_version;
 };
 
 // Reads every dataset of numbers. bfloat16, which Keras stores as two raw bytes with the attribute

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "base/isolate.h"
@@ -13,6 +14,7 @@
 
 // The child walks the file and sends each thing it finds: a kind, and what belongs to it.
 //   D  name, dtype, rank, sizes, elements      N  group, name      E  code, message      Z  the end
+//   M  model_config      T  training_config      V  keras_version
 // The parent believes none of it unchecked: a hostile file may have taken over the child.
 
 namespace meshtrain {
@@ -84,6 +86,7 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr uint64_t kMaxObjects = 200000;
 constexpr uint32_t kMaxText = 4096;
+constexpr uint64_t kMaxConfig = uint64_t{64} << 20;
 constexpr int kMaxH5Rank = 32;
 
 struct Refused {
@@ -101,6 +104,9 @@ class Walker {
     if (!root.ok()) {
       throw Refused{"E405", "the root group is damaged"};
     }
+    send_root(root, 'M', "model_config");
+    send_root(root, 'T', "training_config");
+    send_root(root, 'V', "keras_version");
     group(root, "", 0);
     put('Z');
   }
@@ -119,9 +125,9 @@ class Walker {
     }
   }
   void number(uint64_t value) { raw(&value, sizeof(value)); }
-  void text(const std::string& value) {
-    number(std::min<size_t>(value.size(), kMaxText));
-    raw(value.data(), std::min<size_t>(value.size(), kMaxText));
+  void text(const std::string& value, uint64_t limit = kMaxText) {
+    number(std::min<uint64_t>(value.size(), limit));
+    raw(value.data(), std::min<uint64_t>(value.size(), limit));
   }
 
   void group(hid_t id, const std::string& path, int depth) {
@@ -166,24 +172,50 @@ class Walker {
     }
   }
 
-  // The attribute `name`, where there is one of text.
-  void send_name(hid_t id, const std::string& path) {
-    if (H5Aexists(id, "name") <= 0) {
-      return;
+  // An attribute, where there is one of text: h5py writes it of any length, Keras 2 of a fixed one.
+  static std::optional<std::string> text_attribute(hid_t id, const char* name, uint64_t limit) {
+    if (H5Aexists(id, name) <= 0) {
+      return std::nullopt;
     }
-    const H5Handle attribute(H5Aopen(id, "name", H5P_DEFAULT), H5Aclose);
+    const H5Handle attribute(H5Aopen(id, name, H5P_DEFAULT), H5Aclose);
     const H5Handle space(H5Aget_space(attribute), H5Sclose);
     const H5Handle type(H5Aget_type(attribute), H5Tclose);
     if (!type.ok() || !space.ok() || H5Sget_simple_extent_npoints(space) != 1 ||
-        H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) <= 0) {
-      return;
+        H5Tget_class(type) != H5T_STRING) {
+      return std::nullopt;
     }
-    char* value = nullptr;
-    const H5Handle memory(h5_text_type(), H5Tclose);
-    if (H5Aread(attribute, memory, &value) >= 0 && value != nullptr) {
+    if (H5Tis_variable_str(type) > 0) {
+      char* value = nullptr;
+      // Keras 2 marks its texts as ASCII, and the library converts no character sets.
+      const H5Handle memory(H5Tcopy(type), H5Tclose);
+      return H5Aread(attribute, memory, &value) >= 0 && value != nullptr
+                 ? std::optional(std::string(value, strnlen(value, limit)))
+                 : std::nullopt;
+    }
+    const size_t size = H5Tget_size(type);
+    if (size > limit) {
+      return std::nullopt;
+    }
+    std::string value(size, '\0');
+    if (H5Aread(attribute, type, value.data()) < 0) {
+      return std::nullopt;
+    }
+    value.resize(strnlen(value.data(), size));
+    return value;
+  }
+
+  void send_name(hid_t id, const std::string& path) {
+    if (const auto name = text_attribute(id, "name", kMaxText)) {
       put('N');
       text(path);
-      text(std::string(value, strnlen(value, kMaxText)));
+      text(*name);
+    }
+  }
+
+  void send_root(hid_t root, char kind, const char* name) {
+    if (const auto value = text_attribute(root, name, kMaxConfig)) {
+      put(kind);
+      text(*value, kMaxConfig);
     }
   }
 
@@ -296,6 +328,12 @@ class Receiver {
       if (kind == 'N') {
         const std::string group = text();
         out.names[group] = text();
+      } else if (kind == 'M') {
+        out.model_config = text(kMaxConfig);
+      } else if (kind == 'T') {
+        out.training_config = text(kMaxConfig);
+      } else if (kind == 'V') {
+        out.keras_version = text(kMaxConfig);
       } else if (kind == 'D') {
         out.datasets.push_back(dataset(bytes_left));
       } else if (kind == 'E') {
@@ -326,8 +364,8 @@ class Receiver {
     }
     return value;
   }
-  std::string text() {
-    std::string out(number(kMaxText), '\0');
+  std::string text(uint64_t limit = kMaxText) {
+    std::string out(number(limit), '\0');
     need(out.data(), out.size());
     return out;
   }

@@ -6,6 +6,7 @@
   KERAS_BACKEND=jax python3 applications.py --weights             writes ../golden/keras/applications/weights.json
   KERAS_BACKEND=tensorflow python3 applications.py --train --table PROGRAM [NAME...]   rows of configs/KERAS.md
   KERAS_BACKEND=jax python3 applications.py --without-top PROGRAM [NAME...]   features of networks without their heads
+  KERAS_BACKEND=tensorflow python3 applications.py --last-bits [NAME...]      how far roundings alone take Keras' training
 
 NAME_SIZE.json.gz is model.to_json(); cases.json has what the models predict from the weights and images below. With
 --meshtrain each model is saved with its weights as .keras, imported, and predicts on a mesh of one device and on 2 x 4
@@ -18,6 +19,7 @@ import gzip
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -190,12 +192,37 @@ def loss_of_probabilities(y_true, y_pred):
     return -keras.ops.log(keras.ops.clip(picked, 1e-7, 1 - 1e-7))
 
 
+def losses_in_keras(model, optimizer, x, y):
+    model.compile(optimizer=getattr(keras.optimizers, optimizer)(**OPTIMIZERS[optimizer]), loss=loss_of_probabilities,
+                  jit_compile=False)  # compiling takes longer than five steps
+    return [float(model.train_on_batch(x, y)) for _ in range(5)]
+
+
+def apart(found, expected):
+    return max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+
+
+def compare_last_bits(name):
+    """Keras beside itself: a loss of five steps when the last bit of each weight changes, in parts of that loss."""
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    size = WIDE.get(name, 64)
+    x, y = images(name, size).astype(np.float64), np.arange(SAMPLES) % 10
+    model = wide_model(name, size)
+    widen_constants(model)
+    for optimizer in OPTIMIZERS:
+        fill(model, gain(name))
+        expected = losses_in_keras(model, optimizer, x, y)
+        fill(model, gain(name))
+        for weight in model.trainable_variables:
+            weight.assign(np.nextafter(np.asarray(weight.value), np.inf))
+        print(f"{name} {optimizer}: {apart(losses_in_keras(model, optimizer, x, y), expected):.0e}", flush=True)
+
+
 def trained(program, folder, model, optimizer, x, y):
     """The largest difference of a loss of five steps from the weights of m.keras, in parts of it."""
     numbers = OPTIMIZERS[optimizer]
-    model.compile(optimizer=getattr(keras.optimizers, optimizer)(**numbers), loss=loss_of_probabilities,
-                  jit_compile=False)  # compiling takes longer than five steps
-    losses = [float(model.train_on_batch(x, y)) for _ in range(5)]
+    losses = losses_in_keras(model, optimizer, x, y)
     run(program, folder, "train", "wide/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
         "data.train={source: npz, path: ../train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
         f"compile={{optimizer: {json.dumps({optimizer: numbers})}, loss: sparse_categorical_crossentropy}}",
@@ -203,11 +230,13 @@ def trained(program, folder, model, optimizer, x, y):
     lines = [json.loads(line) for line in (folder / f"run_{optimizer}" / "metrics.jsonl").read_text().splitlines()]
     found = [line["loss"] for line in lines if line["event"] == "step"]
     print(f"{model.name} {optimizer}: losses {losses}", file=sys.stderr, flush=True)
-    return max(abs(a - b) / abs(b) for a, b in zip(found, losses, strict=True))
+    return apart(found, losses)
 
 
 def path_of(name, weight):
-    """NASNet's weights have scopes that are no layers, which Keras' files do not have."""
+    """NASNet's weights have scopes that are no layers, ConvNeXt's scales numbers: Keras' files have neither."""
+    if name.startswith("ConvNeXt"):
+        return re.sub(r"/variable_[0-9]+$", "/variable", weight.path)
     return "/".join(weight.path.split("/")[-2:]) if name.startswith("NASNet") else weight.path
 
 
@@ -216,8 +245,8 @@ def write_weights(only):
     golden = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications/weights.json"
     rows = json.loads(golden.read_text()) if only else {}
     for name, template in TEMPLATES.items():
-        if name.startswith("ConvNeXt") or (only and not name.startswith(only)):
-            continue  # of ConvNeXt only the number of weights and parameters is the same, not every name
+        if only and not name.startswith(only):
+            continue
         keras.utils.clear_session()
         model = getattr(keras.applications, name)(weights=None)
         lines = sorted(f"{path_of(name, weight)} {'x'.join(map(str, weight.shape))}" for weight in model.weights if "seed" not in weight.path)
@@ -327,6 +356,7 @@ def main():
     parser.add_argument("--table", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
     parser.add_argument("--train", action="store_true", help="with --table: five steps in float64, too")
     parser.add_argument("--without-top", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
+    parser.add_argument("--last-bits", nargs="*", metavar="NAME", help="Keras beside itself, with the last bits changed")
     parser.add_argument("--only", help="one name; the other cases stay as they are")
     arguments = parser.parse_args()
     if arguments.weights:
@@ -339,6 +369,10 @@ def main():
     if arguments.without_top:
         for name in arguments.without_top[1:] or TEMPLATES:
             compare_features(arguments.without_top[0], name)
+        return
+    if arguments.last_bits is not None:
+        for name in arguments.last_bits or TEMPLATES:
+            compare_last_bits(name)
         return
     folder = pathlib.Path(__file__).resolve().parent.parent / "golden/keras/applications"
     folder.mkdir(parents=True, exist_ok=True)

@@ -166,7 +166,7 @@ def check(program, name, make, folder):
     model.save_weights(folder / f"{name}.weights.h5")
     found["weights"] = distance(program, config, inputs, outputs, folder, "fit.initial_weights=null", "--weights",
                                 folder / f"{name}.weights.h5")
-    if (folder / f"{name}_out/tokenizer.json").exists():
+    if "vocabulary:" in config.read_text():
         run(program, "generate", config, "--prompt", "a quick", "--max-new-tokens", "2")
     print(f"{name:16}", {key: f"{value:.1e}" for key, value in found.items()}, flush=True)
     return max(found.values()) <= LIMIT

@@ -41,6 +41,8 @@ MODELS = {
         rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}), {}, torch.float32),
     "llama31": (hf.LlamaForCausalLM, hf.LlamaConfig(**LLAMA, rope_parameters=LLAMA3_ROPE),
                 {"max_shard_size": "20KB"}, torch.bfloat16),
+    "mistral": (hf.MistralForCausalLM, hf.MistralConfig(
+        **LLAMA | {"hidden_size": 16, "intermediate_size": 24}, head_dim=6, sliding_window=3), {}, torch.float32),
     "bert": (hf.BertModel, hf.BertConfig(**BERT), {}, torch.float32),
     "bert_classifier": (hf.BertForSequenceClassification, hf.BertConfig(**BERT, num_labels=3, hidden_act="gelu_new"),
                         {}, torch.float32),

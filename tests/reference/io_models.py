@@ -402,9 +402,22 @@ def frames():
     return model
 
 
+def tied():
+    """A head of Keras Hub whose second product is the table of the tokens."""
+    from keras_hub import layers as H
+
+    ids, places = keras.Input((11,), dtype="int32", name="ids"), keras.Input((3,), dtype="int32", name="places")
+    table = L.ReversibleEmbedding(12, 4, name="tokens")
+    x = L.Dense(4, activation="tanh")(table(ids))
+    head = H.MaskedLMHead(token_embedding=table, intermediate_activation="gelu", name="head")
+    model = keras.Model([ids, places], head(x, mask_positions=places))
+    model.compile("adam", "mse")
+    return model
+
+
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
           hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
-          unsized, halved, filmstrip, merged, cast, hierarchy, frames]
+          unsized, halved, filmstrip, merged, cast, hierarchy, frames, tied]
 
 
 def fill(model, seed):

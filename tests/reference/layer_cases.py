@@ -107,7 +107,39 @@ def recurrent():
         case("GRU", sequence, {"units": 3, "reset_after": False, "recurrent_dropout": 1.0}, call={"training": True}),
         *[case("GRU", sequence, {"units": 3, "return_sequences": True, **config}, masked=True)
           for config in ({}, {"reset_after": False, "go_backwards": True})],
-    ] + cells() + conv_lstm()
+    ] + cells() + conv_lstm() + masked_states() + penalized()
+
+
+def penalized():
+    """A penalty counts every output, states too."""
+    sequence, states = [3, 5, 4], ["state_h", "state_c"]
+    inner = {"LSTM": {"name": "lstm", "units": 3, "return_state": True}}
+    return [
+        case("LSTM", sequence, {"units": 3, "return_sequences": True, "return_state": True, "activity_regularizer": "l2"},
+             outputs=["", *states]),
+        case("Bidirectional", sequence, {"layer": inner, "merge_mode": None, "activity_regularizer": "l1"},
+             outputs=["", "backward", *[f"{way}_{state[6:]}" for way in ("forward", "backward") for state in states]]),
+    ]
+
+
+def masked_states():
+    """A mask beside initial states. Keras leaves the mask of a Masking out there: it is given to the call."""
+    sequence, state = [3, 5, 4], [3, 3]
+    out = []
+    for name, more in (("SimpleRNN", {}), ("LSTM", {}), ("GRU", {}), ("GRU", {"reset_after": False})):
+        names = ["", "state_h", "state_c"] if name == "LSTM" else ["", "state_h"]
+        inputs = [sequence] + [state] * (len(names) - 1)
+        out += [case(name, inputs, {"units": 3, **more, **config}, states=True, masked=True,
+                     **({"outputs": names} if "return_state" in config else {}))
+                for config in ({"go_backwards": True}, {"return_sequences": True, "return_state": True},
+                               {"return_sequences": True, "go_backwards": True, "zero_output_for_mask": True},
+                               {"return_state": True, "go_backwards": True})]
+    return out + [case("Bidirectional", [sequence] + [state] * (2 * count), {
+        "layer": {name: {"name": name.lower(), "units": 3, "return_sequences": True, "return_state": True}}},
+                       states=True, masked=True, outputs=outputs)
+                  for name, count, outputs in (
+                      ("LSTM", 2, ["", "forward_h", "forward_c", "backward_h", "backward_c"]),
+                      ("GRU", 1, ["", "forward_h", "backward_h"]))]
 
 
 def conv_lstm():

@@ -121,6 +121,30 @@ TEST_CASE("ActivityRegularization penalizes as the argument of the layer before 
   }
 }
 
+TEST_CASE("heads of keys that several devices have are penalized once") {
+  std::vector<double> losses;
+  for (const char* mesh : {"1,1", "2,2", "1,4", "2,4"}) {
+    const Config config = config_from(R"(
+dtype_policy: float64
+model:
+  layers:
+    - Input: {shape: [3, 6]}
+    - GroupQueryAttention: {head_dim: 2, num_query_heads: 4, num_key_value_heads: 2, activity_regularizer: {L2: 0.1}}
+compile: {optimizer: {SGD: {learning_rate: 0.1}}, loss: mse}
+distribution: {device_mesh: {shape: [1, 1], axis_names: [data, model]}, layout_map: megatron}
+)",
+                                      {std::string("distribution.device_mesh.shape=") + mesh});
+    const Dataset data = dataset_of(signed_tensor(103, {4, 3, 6}), signed_tensor(104, {4, 3, 6}));
+    Engine engine(config, data_spec(data));
+    for (int step = 0; step < 2; ++step) {
+      const std::vector<int64_t> rows = rows_of_step(0, 4, 4);
+      engine.train_step(Batch{&data, rows});
+    }
+    losses.push_back(engine.last_loss());
+    CHECK(losses.back() == doctest::Approx(losses[0]).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("loss scale: steps that overflow change nothing but the scale until it fits") {
   const Config config = config_from(
       kModel, {"distribution.device_mesh.shape=2,2",

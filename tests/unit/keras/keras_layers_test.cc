@@ -196,9 +196,13 @@ Tensors run_case(const Json& c, const Model& model, const DTypePolicy& policy, B
     }
   }
   ValueId loss = b.reduce_sum_all(b.mul(output, cotangent));
-  for (const ValueId penalty : penalties) {
-    b.output("added_loss", penalty);
-    loss = b.add(loss, penalty);
+  if (!penalties.empty()) {
+    ValueId added = penalties[0];
+    for (size_t i = 1; i < penalties.size(); ++i) {
+      added = b.add(added, penalties[i]);
+    }
+    b.output("added_loss", added);
+    loss = b.add(loss, added);
   }
   const std::vector<ValueId> slopes = gradients(b, loss, wrt);
   for (size_t i = parameters.size(); i < wrt.size(); ++i) {

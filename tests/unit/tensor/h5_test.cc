@@ -99,6 +99,25 @@ std::string made(const std::function<void(hid_t file)>& make) {
   return folder.read("made.h5");
 }
 
+TEST_CASE("a whole model's texts are read, of fixed and of any length") {
+  const TempFolder folder;
+  const std::string text(70000, 'm');  // h5py keeps long ones outside of the header
+  const std::string image = made([&](hid_t file) {
+    const hid_t one = H5Screate(H5S_SCALAR);
+    const hid_t type = h5_text_type();
+    const char* value = text.c_str();
+    H5Awrite(H5Acreate2(file, "model_config", type, one, H5P_DEFAULT, H5P_DEFAULT), type, &value);
+    const hid_t fixed = H5Tcopy(H5T_C_S1);
+    H5Tset_size(fixed, 6);
+    const hid_t version = H5Acreate2(file, "keras_version", fixed, one, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(version, fixed, "2.15.0");
+  });
+  const H5File file = read_h5(folder.write("m.h5", image));
+  CHECK(file.model_config == text);
+  CHECK(file.keras_version == "2.15.0");
+  CHECK(file.training_config.empty());
+}
+
 hid_t plain_dataset(hid_t file, hid_t type, std::vector<hsize_t> sizes, hid_t properties) {
   const hid_t space = H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr);
   return H5Dcreate2(file, "x", type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
