@@ -149,10 +149,24 @@ std::string weights_beside(const std::string& script) {
   return fs::path(script).replace_extension(".weights.h5").string();
 }
 
+// The files of weights that an export to a folder replaces or removes.
+std::vector<std::string> weights_in(const std::string& folder) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (is_huggingface_weights(entry.path().filename().string())) {
+      out.push_back(entry.path().string());
+    }
+  }
+  return out;
+}
+
 // Refuses to replace the weights that are read, as `predict` does its samples. Other files of
 // these names are replaced.
 void check_output(const ExportOptions& options, Format format, const std::string& weights) {
-  std::vector<std::string> paths = {options.output};
+  const bool is_folder = format == Format::kHuggingFace;
+  std::vector<std::string> paths =
+      is_folder ? weights_in(options.output) : std::vector<std::string>{options.output};
   if (format == Format::kPython && !weights.empty()) {
     paths.push_back(weights_beside(options.output));
   }
@@ -160,7 +174,7 @@ void check_output(const ExportOptions& options, Format format, const std::string
     std::error_code error;
     if (!weights.empty() && fs::equivalent(path, weights, error)) {
       refuse("E140", fmt::format("`{}` would replace the weights that are exported", path),
-             "another name: -o FILE");
+             is_folder ? "another folder: -o DIR" : "another name: -o FILE");
     }
   }
 }
@@ -246,7 +260,7 @@ int run_export(const ExportOptions& options, Invocation&) {
       write(options, setup, format, weights, extras);
       is_written = true;
     } catch (const ConfigError&) {
-      if (!is_pruned(weights_of(source, config), weights)) {
+      if (weights.empty() || !is_pruned(weights_of(source, config), weights)) {
         throw;
       }
       weights = find_weights();
@@ -290,8 +304,10 @@ void add_export(Subcommands& to) {
          "replaced")
       ->type_name("FILE")
       ->required();
-  app.add_option("--format", options.format,
-                 "hf: -o is a folder, for Hugging Face's transformers (GPT-2, Llama, BERT, ViT)")
+  app.add_option(
+         "--format", options.format,
+         "hf: -o is a folder, for Hugging Face's transformers (GPT-2, Llama, Mistral, BERT, "
+         "ViT)")
       ->type_name("hf")
       ->check(one_of({"hf"}));
   app.add_option("--shard-size", options.shard_size,

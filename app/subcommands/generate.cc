@@ -153,7 +153,9 @@ void write_texts(const GenerateOptions& options, const TextPrompts& prompts, Tex
     coordinator.on_rank_zero("writing the texts", [&] {
       const std::string text = continuations_text(some, prompts, is_json, is_first);
       if (is_first && !is_stdout(options))
-        file.emplace(options.output_file, [](const std::string&) {});  // close() throws
+        file.emplace(options.output_file, [](const std::string& trouble) {
+          throw RuntimeFailure(ExitCode::kWriteFailed, trouble);
+        });
       size_t shown = 0;
       if (is_first && is_live) {
         live.finish(some[0].text);

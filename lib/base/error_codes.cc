@@ -310,7 +310,8 @@ constexpr ErrorCode kCodes[] = {
     {"W126", "attention that stores its scores",
      "There is a score for each pair of steps, so that their memory grows with the square of the "
      "steps; training keeps them until the gradient. Attention over products computes block by "
-     "block and stores no scores, unless they are an output. Said from 1 MiB of a batch on."},
+     "block and stores no scores, unless they are an output. The warning starts at 1 MiB per "
+     "batch."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",
@@ -370,8 +371,9 @@ constexpr ErrorCode kCodes[] = {
      "`features` the label is never among them."},
     {"W331", "samples of `data.train` are validated or tested, too",
      "Both parts read the same source, and their `slice` or `split` overlap, or are missing. A "
-     "model's results on samples that trained it say little of others. The message counts the "
-     "common samples and names both ranges. Data that are the training data on purpose get this "
+     "model's results on samples that trained it do not measure other samples. The message counts "
+     "the common samples and names both ranges. Data that are the training data on purpose get "
+     "this "
      "warning, too; nothing else changes."},
     {"W332", "weights of samples that are not used",
      "The file has an array `sample_weight`, and the source does not name one, so that all samples "

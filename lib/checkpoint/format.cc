@@ -359,9 +359,10 @@ TrainState parse_state(std::string_view text, const std::string& path) {
   out.position.lists = parse_lists(fields.at("epoch_lists"), path);
   if (fields.has("epoch_time")) {
     const JsonFields time(fields.at("epoch_time"), path);
+    const int64_t steps = time.integer("steps");
     const double seconds = time.number("seconds");
-    if (std::isfinite(seconds) && seconds >= 0) {
-      out.position.timed_steps = time.integer("steps");
+    if (std::isfinite(seconds) && seconds >= 0) {  // else the epoch's speed is not shown
+      out.position.timed_steps = steps;
       out.position.train_seconds = seconds;
     }
   }

@@ -8,13 +8,17 @@
 
 namespace meshtrain {
 
-std::string NameCounter::next(const std::string& spelled) {
+std::string automatic_name(const std::string& spelled) {
   const ClassSpec* spec = find_class(Category::kLayer, spelled);
   const std::string& class_name = spec == nullptr ? spelled : spec->name;
   // Keras names a layer by its class, which its exported name need not be.
-  const std::string base = class_name == "Input"                 ? "input_layer"
-                           : class_name == "GroupQueryAttention" ? "grouped_query_attention"
-                                                                 : to_snake_case(class_name);
+  return class_name == "Input"                 ? "input_layer"
+         : class_name == "GroupQueryAttention" ? "grouped_query_attention"
+                                               : to_snake_case(class_name);
+}
+
+std::string NameCounter::next(const std::string& spelled) {
+  const std::string base = automatic_name(spelled);
   const int used = counts_[base]++;
   return used == 0 ? base : fmt::format("{}_{}", base, used);
 }

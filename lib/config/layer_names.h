@@ -14,9 +14,12 @@
 
 namespace meshtrain {
 
+// "Dense" -> "dense"; an Input is an "input_layer".
+std::string automatic_name(const std::string& spelled);
+
 class NameCounter {
  public:
-  // "Dense" -> "dense", "dense_1", ...; an Input is an "input_layer".
+  // "Dense" -> "dense", "dense_1", ...
   std::string next(const std::string& spelled);
 
  private:

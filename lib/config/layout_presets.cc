@@ -7,6 +7,7 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/layer_names.h"
 #include "config/object_form.h"
 #include "config/scalars.h"
 #include "mesh/layout_map.h"
@@ -170,8 +171,8 @@ void add_layer(const YamlNode& layer, const LayoutPreset& preset, RuleList& rule
   const YamlNode* name = argument("name");
   const std::string path = name != nullptr && name->is_scalar()
                                ? pattern_of(name->text)
-                               : to_snake_case(spec->name) + "(_\\d+)?";
-  rules.set_layer(name != nullptr && name->is_scalar() ? name->text : to_snake_case(spec->name),
+                               : automatic_name(spec->name) + "(_\\d+)?";
+  rules.set_layer(name != nullptr && name->is_scalar() ? name->text : automatic_name(spec->name),
                   path);
   const YamlNode* bias = argument("use_bias");
   const bool has_bias = bias == nullptr || !bias->is_plain("false");
@@ -215,7 +216,7 @@ std::vector<YamlNode> step_rules(const YamlNode& layers, const std::string& batc
     const YamlNode* name = form->args == nullptr ? nullptr : form->args->find("name");
     const std::string path = name != nullptr && name->is_scalar()
                                  ? pattern_of(name->text)
-                                 : to_snake_case(form->spelled) + "(_\\d+)?";
+                                 : automatic_name(form->spelled) + "(_\\d+)?";
     YamlNode rule{.kind = YamlNode::Kind::kList,
                   .loc = named.loc,
                   .key = path + "/output",

@@ -132,7 +132,7 @@ struct Measured {
     }
     places = places_in_sample(shape, kept);
   }
-  // In how many samples it is.
+  // Returns the number of samples that contain row `sample`.
   int64_t count(int64_t sample) const {
     return windows.rows ? windows.counts[static_cast<size_t>(sample)] : 1;
   }

@@ -26,8 +26,7 @@ struct GenerationModel {
   // Inputs beside the ids are known by their names, `positions`, `segments` and `padding_mask`, as
   // the sources of texts know them.
   std::vector<SequenceInput> inputs;
-  // Whether there is an input `segments`, by which a step sees its own document alone, and one of
-  // positions, which begin anew in each document.
+  // Whether there is an input `segments`, and one of positions, which begin anew in each document.
   bool has_segments = false, has_positions = false;
 };
 

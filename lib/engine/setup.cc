@@ -245,8 +245,7 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
     } else if (std::find(names.begin(), names.end(), "padding_mask") != names.end()) {
       error.help(
           "the source `lines` gives `padding_mask`; windows of `text` and `tokens` have no "
-          "padding: "
-          "remove the Input and its uses");
+          "padding, so that the Input and its uses can go");
     }
     return;
   }

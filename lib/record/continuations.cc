@@ -63,8 +63,13 @@ std::optional<int32_t> text_start(const Config& config, const TextCodec& codec) 
 
 // The ids of a text without any. `what`: "prompt 1 is empty".
 std::vector<int32_t> start_alone(const std::string& what, const PromptRules& rules) {
-  if (rules.start)
+  if (rules.start && *rules.start >= 0 && *rules.start < rules.num_ids)
     return {*rules.start};
+  if (rules.start)
+    throw ConfigError("E314", {},
+                      fmt::format("{}: the start token has the id {}, the model {} ids", what,
+                                  *rules.start, rules.num_ids))
+        .help("`model.token_ids.bos_token_id` is its id");
   Diagnostics diagnostics;
   Diagnostic& error = diagnostics.error("E140", {}, what + ", and the model has no start token");
   if (rules.separator)
@@ -90,8 +95,8 @@ void keep_last_document(const std::string& name, const PromptRules& rules,
   } else if (rules.has_positions) {
     throw ConfigError("E324", {},
                       name +
-                          " has the end of a document, behind which this model's positions begin "
-                          "anew while its steps see the document before")
+                          " holds several documents; this model restarts positions in each, "
+                          "but attends to all of them")
         .help("a prompt of one document");
   }
 }

@@ -137,6 +137,9 @@ TEST_CASE("generate: an empty prompt begins with the start token; eos_token_id e
   CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0"}) == text);
   CHECK(greedy({"-p", "", "model.token_ids.bos_token_id=0", "data.train.document_separator=0"}) ==
         text);
+  const Result outside = trained.generate({"-p", "", "model.token_ids.bos_token_id=1000"});
+  CHECK(outside.exit_code == 3);
+  CHECK(contains(outside.err, "error[E314]: prompt 1 is empty: the start token has the id 1000"));
   CHECK(greedy({"-p", "one t"}) == "one two one\n");
   CHECK(greedy({"-p", "one t", "model.token_ids.eos_token_id=[0, 1]"}) == "one two \n");
 }

@@ -9,6 +9,7 @@
 #include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
+#include "tensor/zip.h"
 
 namespace meshtrain {
 namespace {
@@ -240,6 +241,27 @@ TEST_CASE("a model of Keras Hub becomes a config, which reads Hub's file, too") 
   check_predictions(folder, "../hub/gpt2", "in/config.yaml", model);
 }
 
+TEST_CASE("a preset of Keras Hub comes with its tokenizer, or names the weights that do not fit") {
+  const TemporaryFolder folder;
+  const ZipReader zip(kFolder + "../hub/preset_bert.zip", {"E404", "E405"});
+  std::filesystem::create_directories(folder.file("presets/bert/assets/tokenizer"));
+  for (const std::string& file : zip.names()) {
+    folder.write("presets/bert/" + file, zip.text(file, 1 << 20));
+  }
+  const Result imported = meshtrain({"import", "presets/bert/"}, folder.path());
+  REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+  CHECK(contains(imported.out, "bert/config.yaml: BertTextClassifier"));
+  if (contains(imported.out, " with its tokenizer")) {  // it needs utf8proc
+    CHECK(contains(folder.read("bert/tokenizer.json"), "BertNormalizer"));
+    CHECK(!contains(imported.err, "tokenizer"));
+  }
+  const Result unfit =
+      meshtrain({"import", "presets/bert", "-o", "other", "--weights", kFolder + "mlp.weights.h5"},
+                folder.path());
+  CHECK(unfit.exit_code == 6);
+  CHECK_MESSAGE(contains(unfit.err, "save both anew, model.save_to_preset()"), unfit.err);
+}
+
 TEST_CASE("a whole model as .h5 is imported, and weights by path fit it, on every mesh") {
   const TemporaryFolder folder;
   const Result imported = meshtrain({"import", kFolder + "legacy.h5", "-o", "in"}, folder.path());
@@ -368,6 +390,11 @@ fit: {batch_size: 8, epochs: 1}
   }
   CHECK(folder.read("run.json") == folder.read("config.json"));
   CHECK_FALSE(contains(folder.read("run.json"), "rotary"));
+  const Result rotary = meshtrain(
+      {"export", "run", "-o", "rotary.json", "model.layers.heads.rotary={RotaryEmbedding: {}}"},
+      folder.path());
+  CHECK(rotary.exit_code == 6);
+  CHECK(contains(rotary.err, "error[E417]"));
   CHECK(contains(folder.read("run.json"), R"("boundaries":[5])"));
   folder.write("plain.yaml", R"(
 data: {train: {source: random, samples: 16, shape: [4], labels: [1], seed: 1}}
@@ -403,6 +430,38 @@ TEST_CASE("folders of Hugging Face come in and go out") {
   const Result again = run({"import", "back", "-o", "again", "-q"});
   REQUIRE_MESSAGE(again.exit_code == 0, again.err);
   CHECK(folder.read("again/weights.safetensors") == folder.read("in/weights.safetensors"));
+
+  // Weights that are read are not replaced.
+  const std::string shard = folder.read("back/model-00001-of-00002.safetensors");
+  const Result same =
+      run({"export", "in/config.yaml", "--weights", "back/model-00001-of-00002.safetensors",
+           "--format", "hf", "-o", "back"});
+  CHECK(same.exit_code == 2);
+  CHECK_MESSAGE(contains(same.err,
+                         "back/model-00001-of-00002.safetensors` would replace the "
+                         "weights that are exported"),
+                same.err);
+  CHECK(folder.read("back/model-00001-of-00002.safetensors") == shard);
+
+  // A folder is named as it is, with a slash or without, and nothing is written into it.
+  std::filesystem::create_directories(folder.file("models"));
+  std::filesystem::copy(golden + "gpt2_base", folder.file("models/base"));
+  CHECK(contains(run({"import", "models/base/"}).out, "base/config.yaml: GPT2Model"));
+  std::filesystem::rename(folder.file("models/base"), folder.file("own"));
+  for (const char* model : {"own", "own/"}) {
+    const Result inside = run({"import", model});
+    CHECK(inside.exit_code == 2);
+    CHECK_MESSAGE(contains(inside.err, "error[E141]: `own` is the model's own folder"), inside.err);
+  }
+
+  const Result base =
+      run({"import", golden + "bert_masked", "--architecture", "BertModel", "-o", "headless"});
+  CHECK_MESSAGE(base.exit_code == 0, base.err);
+  CHECK(contains(base.out, "headless/config.yaml: BertModel, "));
+  const Result keras =
+      run({"import", kFolder + "mlp.keras", "--architecture", "BertModel", "-o", "keras"});
+  CHECK(keras.exit_code == 2);
+  CHECK(contains(keras.err, "leave --architecture out: Keras' files have one model"));
 
   const Result taken = run({"import", golden + "gpt2", "-o", "in"});
   CHECK(taken.exit_code == 2);
