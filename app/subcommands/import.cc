@@ -32,6 +32,22 @@ struct ImportModelOptions {
 
 constexpr const char* kTokenizer = "tokenizer.json";
 
+// "gpt2" of "models/gpt2/".
+std::string file_name_of(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+// Where the import goes; never beside the files that it reads.
+std::string output_folder(const ImportModelOptions& options, const std::string& otherwise) {
+  const std::string folder = options.folder.empty() ? otherwise : options.folder;
+  std::error_code error;
+  if (fs::equivalent(folder, options.model, error)) {
+    refuse("E141", fmt::format("`{}` is the model's own folder", folder), "another folder: -o DIR");
+  }
+  return folder;
+}
+
 void check_folder(const std::string& folder, bool has_weights) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
@@ -63,12 +79,6 @@ void check_folder(const std::string& folder, bool has_weights) {
       fmt::format("give the sizes that the model leaves open (None): {}", join(flags, " ")));
 }
 
-// "gpt2" of "models/gpt2/".
-std::string file_name_of(const std::string& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 // The weights under the paths of the model that the config describes, in its order.
 std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& imported,
                                     KerasSource& source) {
@@ -88,10 +98,12 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
   }
   const std::vector<KerasGroup> groups =
       imported.hub_class.empty() ? imported.groups : keras_groups(model, *source.weights);
-  return fitting_weights(named_by_path(std::move(*source.weights), groups, model),
-                         wanted_weights(model), source.weights_path, {}, nullptr,
-                         "model and weights must be of one network: save both anew, "
-                         "model.to_json() and model.save_weights()");
+  return fitting_weights(
+      named_by_path(std::move(*source.weights), groups, model), wanted_weights(model),
+      source.weights_path, {}, nullptr,
+      fmt::format("model and weights must be of one network: save both anew, {}",
+                  imported.hub_class.empty() ? "model.to_json() and model.save_weights()"
+                                             : "model.save_to_preset()"));
 }
 
 void make_folder(const std::string& folder) {
@@ -110,15 +122,26 @@ void show_dropped(const std::vector<std::string>& dropped, bool quiet) {
   show_warnings(warnings, quiet);
 }
 
-// The tokenizer beside the config, also as what a run has learned from its data of `source`, so
-// that `generate` needs no text to train on.
-void write_tokenizer(const std::string& folder, const std::string& tokenizer, const char* source) {
+// The tokenizer beside the config, if there is one. Where the config's data use it, it is also what
+// a run has learned from its data of `source`, so that `generate` needs no text to train on.
+void write_tokenizer(const std::string& folder, const std::string& tokenizer, bool is_used,
+                     const char* source) {
+  if (tokenizer.empty()) {
+    return;
+  }
   write_file_atomic((fs::path(folder) / kTokenizer).string(), std::string_view(tokenizer));
+  if (!is_used) {
+    return;
+  }
   LearnedData learned;
   learned.source = source;
   learned.tokenizer = tokenizer;
   const std::string text = learned_text(learned);
   write_file_atomic((fs::path(folder) / run_files::kLearned).string(), std::string_view(text));
+}
+
+const char* with_tokenizer(const std::string& tokenizer) {
+  return tokenizer.empty() ? "" : " with its tokenizer";
 }
 
 // A folder of transformers.
@@ -133,37 +156,20 @@ int import_directory(const ImportModelOptions& options) {
         fmt::format("--shape with the folder `{}`, whose config.json has all sizes", options.model),
         "leave --shape out");
   }
-  const std::string folder =
-      options.folder.empty() ? fs::absolute(options.model).lexically_normal().filename().string()
-                             : options.folder;
+  const std::string folder = output_folder(options, file_name_of(options.model));
   check_folder(folder, true);
   const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
   const HuggingFaceImport imported = import_huggingface(options.model, path_of(run_files::kConfig),
                                                         run_files::kWeights, options.architecture);
   make_folder(folder);
   write_safetensors(path_of(run_files::kWeights), imported.weights);
-  if (imported.takes_tokenizer) {
-    write_tokenizer(folder, imported.tokenizer, "text");
-  } else if (!imported.tokenizer.empty()) {
-    write_file_atomic(path_of(kTokenizer), std::string_view(imported.tokenizer));
-  }
+  write_tokenizer(folder, imported.tokenizer, imported.takes_tokenizer, "text");
   write_file_atomic(path_of(run_files::kConfig), std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
   out_stream().write(fmt::format("{}: {}{}, {} weights in {}\n", path_of(run_files::kConfig),
-                                 imported.architecture,
-                                 imported.tokenizer.empty() ? "" : " with its tokenizer",
+                                 imported.architecture, with_tokenizer(imported.tokenizer),
                                  imported.weights.size(), path_of(run_files::kWeights)));
   return 0;
-}
-
-// What of the tokenizer of a preset is not in the config.
-void note_tokenizer(const std::string& preset, const KerasSource& source, ImportedModel& imported) {
-  if (!source.tokenizer_problem.empty()) {
-    imported.dropped.push_back("the tokenizer: " + source.tokenizer_problem);
-  } else if (!source.tokenizer.empty() && !imported.takes_tokenizer) {
-    imported.dropped.push_back(fmt::format(
-        "the tokenizer: texts take it as `vocabulary: {{tokenizer: {}}}`", printable(preset)));
-  }
 }
 
 ImportedModel import_source(const ImportModelOptions& options, const std::string& file,
@@ -178,7 +184,9 @@ ImportedModel import_source(const ImportModelOptions& options, const std::string
     importing.shapes.push_back(parse_input_shape(shape));
   }
   ImportedModel imported = import_keras(source.json, importing);
-  note_tokenizer(options.model, source, imported);
+  if (!source.tokenizer_problem.empty()) {
+    imported.dropped.push_back("the tokenizer: " + source.tokenizer_problem);
+  }
   return imported;
 }
 
@@ -190,13 +198,8 @@ int import_keras_model(const ImportModelOptions& options, bool is_preset) {
   }
   KerasSource source = read_keras_source(options.model, options.weights);
   const std::string file = file_name_of(options.model);
-  const std::string folder = !options.folder.empty() ? options.folder
-                             : is_preset             ? file
-                                                     : fs::path(file).stem().string();
-  std::error_code error;
-  if (is_preset && fs::equivalent(folder, options.model, error)) {
-    refuse("E141", fmt::format("`{}` is the preset itself", folder), "another folder: -o DIR");
-  }
+  const std::string folder =
+      output_folder(options, is_preset ? file : fs::path(file).stem().string());
   const ImportedModel imported = import_source(options, file, source);
   check_folder(folder, source.weights.has_value());
   const auto path_of = [&](const char* name) { return (fs::path(folder) / name).string(); };
@@ -210,16 +213,14 @@ int import_keras_model(const ImportModelOptions& options, bool is_preset) {
   if (has_weights) {
     write_safetensors(path_of(run_files::kWeights), weights);
   }
-  if (imported.takes_tokenizer) {
-    write_tokenizer(folder, source.tokenizer, "lines");
-  }
+  write_tokenizer(folder, source.tokenizer, imported.takes_tokenizer, "lines");
   write_file_atomic(path, std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
   const std::string model = imported.hub_class.empty()
                                 ? fmt::format("{} layers", imported.num_layers)
                                 : imported.hub_class;
   out_stream().write(fmt::format(
-      "{}: {}{}\n", path, model,
+      "{}: {}{}{}\n", path, model, with_tokenizer(source.tokenizer),
       has_weights ? fmt::format(", {} weights in {}", weights.size(), path_of(run_files::kWeights))
                   : ", no weights"));
   return 0;
@@ -242,9 +243,8 @@ void add_import(Subcommands& to) {
                                  run_import);
   app.add_option(
          "MODEL", options.model,
-         "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
-         "or --weights; or the folder of a GPT-2, Llama, BERT or ViT of transformers, or of a "
-         "preset of Keras Hub")
+         fmt::format("{}; the weights of a model.json are model.weights.h5 beside it, or --weights",
+                     kImportedModels))
       ->required();
   app.add_option("-o,--output", options.folder,
                  "Folder for config.yaml and weights.safetensors; the model's name when absent")

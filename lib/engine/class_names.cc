@@ -53,4 +53,24 @@ bool check_classes(const Dataset& dataset, const std::vector<std::string>& wante
   return false;
 }
 
+void check_model_names(const Dataset& dataset, const std::vector<std::string>& model_names,
+                       const std::string& part, Diagnostics& diagnostics) {
+  const std::vector<std::string>& have = dataset.class_names;
+  for (size_t i = 0; i < have.size() && dataset.targets.size() == 1; ++i) {
+    const auto named = std::find(model_names.begin(), model_names.end(), have[i]);
+    const auto number = static_cast<size_t>(named - model_names.begin());
+    if (named != model_names.end() && number != i) {
+      diagnostics
+          .error("E324", dataset.loc,
+                 fmt::format("`{}` is class {} of {}, and class {} of `model.class_names`", have[i],
+                             i, part, number))
+          .help(fmt::format("`vocabulary: {{LABEL: [{0}]}}` of a csv, or `class_names: [{0}]` of a "
+                            "folder, numbers the labels as the model does",
+                            shown_names(model_names)))
+          .help("a model that is trained anew needs no `model.class_names`");
+      return;
+    }
+  }
+}
+
 }  // namespace meshtrain

@@ -14,4 +14,10 @@ namespace meshtrain {
 bool check_classes(const Dataset& dataset, const std::vector<std::string>& wanted,
                    const std::string& parts, Diagnostics& diagnostics);
 
+// Adds E324 for the first class of `dataset` that is another number in `model_names`, the config's
+// `model.class_names`. Names that the data do not have are names for show. `part`: "the train
+// data".
+void check_model_names(const Dataset& dataset, const std::vector<std::string>& model_names,
+                       const std::string& part, Diagnostics& diagnostics);
+
 }  // namespace meshtrain

@@ -80,7 +80,8 @@ bool learns_from_rows(const CsvLearned& learned) {
 
 // Every part needs labels, samples like those of the first part, and the classes of the run, or of
 // the first part when the run is new.
-void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diagnostics) {
+void check_parts(const RunData& data, const LearnedPtr& known, const ModelConfig& model,
+                 Diagnostics& diagnostics) {
   const Dataset* first = nullptr;
   for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
     const Dataset* dataset = data.part(part);
@@ -120,6 +121,10 @@ void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diag
             : check_classes(*dataset, first->class_names,
                             fmt::format("the {} and the {} data", data_part_name(part), first_name),
                             diagnostics);
+    if (same_classes && dataset == first) {
+      check_model_names(*dataset, model.class_names, fmt::format("the {} data", first_name),
+                        diagnostics);
+    }
     if (same_classes) {
       compare("labels", dataset->targets, first->targets);
     }
@@ -337,7 +342,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   if (evaluated == DataPart::kTest && !splits_test) {
     load("test", sources.test, data.test);
   }
-  check_parts(data, known, diagnostics);
+  check_parts(data, known, config.model, diagnostics);
   unify_types(data);
   if (fit && data.train) {
     if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
@@ -382,7 +387,7 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
   add_spec(sources.train, data.train);
   add_spec(sources.validation, data.validation);
   add_spec(sources.test, data.test);
-  check_parts(data, nullptr, diagnostics);
+  check_parts(data, nullptr, config.model, diagnostics);
   unify_types(data);
   if (data.train && !data.train->targets.empty()) {
     apply_class_weight(config, false, *data.train, diagnostics);

@@ -255,9 +255,9 @@ TEST_CASE("a preset of Keras Hub comes with its tokenizer, or names the weights 
     CHECK(contains(folder.read("bert/tokenizer.json"), "BertNormalizer"));
     CHECK(!contains(imported.err, "tokenizer"));
   }
-  const Result unfit =
-      meshtrain({"import", "presets/bert", "-o", "other", "--weights", kFolder + "mlp.weights.h5"},
-                folder.path());
+  const Result unfit = meshtrain(
+      {"import", "presets/bert", "-o", "other", "--weights", "presets/bert/model.weights.h5"},
+      folder.path());
   CHECK(unfit.exit_code == 6);
   CHECK_MESSAGE(contains(unfit.err, "save both anew, model.save_to_preset()"), unfit.err);
 }
@@ -390,11 +390,13 @@ fit: {batch_size: 8, epochs: 1}
   }
   CHECK(folder.read("run.json") == folder.read("config.json"));
   CHECK_FALSE(contains(folder.read("run.json"), "rotary"));
-  const Result rotary = meshtrain(
-      {"export", "run", "-o", "rotary.json", "model.layers.heads.rotary={RotaryEmbedding: {}}"},
-      folder.path());
-  CHECK(rotary.exit_code == 6);
-  CHECK(contains(rotary.err, "error[E417]"));
+  for (const char* file : {"rotary.json", "rotary.py"}) {
+    const Result rotary =
+        meshtrain({"export", "run", "-o", file, "model.layers.heads.rotary={RotaryEmbedding: {}}"},
+                  folder.path());
+    CHECK(rotary.exit_code == 6);
+    CHECK(contains(rotary.err, "error[E417]: layer `heads`: `rotary` cannot be said in Keras"));
+  }
   CHECK(contains(folder.read("run.json"), R"("boundaries":[5])"));
   folder.write("plain.yaml", R"(
 data: {train: {source: random, samples: 16, shape: [4], labels: [1], seed: 1}}

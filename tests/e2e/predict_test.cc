@@ -281,6 +281,26 @@ fit: {batch_size: 8, epochs: 1}
   }
 }
 
+TEST_CASE("classes of the data have the numbers of model.class_names, or other names") {
+  const TemporaryFolder folder;
+  folder.write("d.csv", "a,s\n1,neg\n2,pos\n3,pos\n");
+  folder.write("c.yaml", R"(
+data: {train: {source: csv, path: d.csv, label: s}}
+model: {class_names: [pos, neg], layers: [{Input: {shape: [1]}}, {Dense: {units: 2, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {epochs: 1}
+)");
+  const auto run = [&](const std::string& word) {
+    return meshtrain({"train", "c.yaml", "-q", "run.dir=null", word}, folder.path());
+  };
+  const Result swapped = run("fit.batch_size=3");
+  CHECK(swapped.exit_code == 3);
+  CHECK(contains(swapped.err,
+                 "`neg` is class 0 of the train data, and class 1 of `model.class_names`"));
+  CHECK(run("data.train.vocabulary={s: [pos, neg]}").exit_code == 0);
+  CHECK(run("model.class_names=[bad, good]").exit_code == 0);
+}
+
 TEST_CASE("predict names the character that follows a text, without the training text") {
   TemporaryFolder folder;
   std::string text;

@@ -314,9 +314,10 @@ std::string huggingface_yaml(const HuggingFaceModel& model, const ConfigTextOpti
   if (!is_vit) {
     const std::string number = options.masks == 0 ? "=context" : fmt::format("{}", options.masks);
     const std::string masks = model.is_masked ? ", masks: " + number : "";
-    out += fmt::format("vars: {{context: {}{}}}  # tokens of a sample{}{}\n\n", context, masks,
-                       model.positions == 0 ? "" : fmt::format("; at most {}", model.positions),
-                       model.is_masked ? "; places that are named" : "");
+    out += fmt::format("# context: tokens of a sample{}{}\nvars: {{context: {}{}}}\n\n",
+                       model.positions == 0 ? "" : fmt::format(", at most {}", model.positions),
+                       model.is_masked ? "; masks: predicted positions of a sample" : "", context,
+                       masks);
   }
   if (!options.dtype_policy.empty()) {
     out += fmt::format("dtype_policy: {}\n\n", options.dtype_policy);

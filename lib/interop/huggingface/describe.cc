@@ -18,8 +18,8 @@ constexpr int64_t kComparedBatch = 2;  // of the graphs that are compared
 [[noreturn]] void refuse(const std::string& what) {
   throw ConfigError("E417", {}, fmt::format("{} cannot be said as a Hugging Face model", what))
       .help(
-          "what is written: GPT-2, Llama, BERT and ViT with the layers that `meshtrain import` "
-          "gives them; .safetensors and .onnx take any model");
+          "what is written: GPT-2, Llama, Mistral, BERT and ViT with the layers that `meshtrain "
+          "import` gives them; .safetensors and .onnx take any model");
 }
 
 class Description {
@@ -125,7 +125,6 @@ class Description {
   void describe_llama() {
     out_.family = HuggingFaceFamily::kLlama;
     read_token_table();
-    out_.architecture = out_.has_head ? "LlamaForCausalLM" : "LlamaModel";
     count_blocks("self_attention/query/kernel");
     out_.positions = steps();
     const ConfigObject& attention =
@@ -135,10 +134,16 @@ class Description {
     out_.head_size = attention.integer("head_dim");
     out_.attention_dropout = attention.number("dropout");
     out_.attention_bias = attention.boolean("use_bias");
+    out_.sliding_window = attention.has("sliding_window") ? attention.integer("sliding_window") : 0;
+    const std::string name = out_.sliding_window > 0 ? "Mistral" : "Llama";
+    out_.architecture = name + (out_.has_head ? "ForCausalLM" : "Model");
     const std::string gate = "transformer_layer_0/feedforward_gate_dense";
     out_.inner = shape(gate + "/kernel", 2)[1];
     out_.activation = activation(layer(gate, "Dense"));
     out_.feedforward_bias = layer(gate, "Dense").boolean("use_bias");
+    if (out_.sliding_window > 0 && (out_.attention_bias || out_.feedforward_bias)) {
+      refuse("a Mistral with biases");
+    }
     out_.epsilon =
         layer("transformer_layer_0/self_attention_layernorm", "RMSNormalization").number("epsilon");
     if (!attention.has("rotary")) {
@@ -190,16 +195,26 @@ class Description {
     out_.architecture = out_.is_masked  ? "BertForMaskedLM"
                         : out_.has_head ? "BertForSequenceClassification"
                                         : "BertModel";
+    check_pooler(out_.is_masked || !out_.has_head || out_.has_pooler);
     out_.has_head = out_.has_head || out_.is_masked;
     out_.tokens = shape("token_embedding/embeddings", 2)[0];
     out_.positions = shape("position_embedding/embeddings", 2)[0];
     out_.segments = shape("segment_embedding/embeddings", 2)[0];
   }
 
+  // transformers' class decides whether there is a pooler, not the file.
+  void check_pooler(bool is_right) const {
+    if (!is_right) {
+      refuse(fmt::format("a classifier {} the Dense `pooled_dense`",
+                         out_.has_pooler ? "with" : "without"));
+    }
+  }
+
   void describe_vit() {
     out_.family = HuggingFaceFamily::kVit;
     read_encoder();
     out_.architecture = out_.has_head ? "ViTForImageClassification" : "ViTModel";
+    check_pooler(!out_.has_head || !out_.has_pooler);
     const ConfigObject& patches = layer("patching_and_embedding", "ViTPatchingAndEmbedding");
     const std::vector<int64_t> size = patches.arg("image_size").integers();
     out_.height = size[0];

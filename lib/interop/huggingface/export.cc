@@ -76,18 +76,12 @@ std::string index_text(const std::vector<std::span<const NamedTensor>>& shards,
          "\n";
 }
 
-// Whether transformers reads weights from a file of this name.
-bool is_weights_name(const std::string& name) {
-  static const std::regex shard("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
-  return name == kWhole || name == kIndexFile || std::regex_match(name, shard);
-}
-
 // Removes the weights of an earlier export, which transformers would load in place of the new ones.
 void remove_other_weights(const std::string& folder, const std::vector<std::string>& written) {
   std::vector<fs::path> old;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (is_weights_name(name) && !entry.is_directory() &&
+    if (is_huggingface_weights(name) && !entry.is_directory() &&
         std::find(written.begin(), written.end(), name) == written.end()) {
       old.push_back(entry.path());
     }
@@ -112,6 +106,11 @@ void check_class_names(const HuggingFaceModel& model) {
 }
 
 }  // namespace
+
+bool is_huggingface_weights(const std::string& name) {
+  static const std::regex shard("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
+  return name == kWhole || name == kIndexFile || std::regex_match(name, shard);
+}
 
 std::vector<std::string> export_huggingface(const Setup& setup,
                                             const std::vector<NamedTensor>& weights,

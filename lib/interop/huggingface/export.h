@@ -13,6 +13,10 @@ namespace meshtrain {
 // Above this size of its tensors a file is split into shards; transformers' own value.
 inline constexpr int64_t kHuggingFaceShardBytes = 5'000'000'000;
 
+// Whether transformers reads weights from a file of this name. An export writes such files, and
+// removes those of an earlier one.
+bool is_huggingface_weights(const std::string& name);
+
 // Writes the files into `folder` and returns their names. `weights` are all of the model's, by
 // path; each tensor keeps its dtype. A model is exported when the config that an import of the
 // written files gives has the same graph. The weights of an earlier export in `folder` are removed

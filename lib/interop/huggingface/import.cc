@@ -13,11 +13,11 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/load.h"
-#include "data/tokenizer/tokenizer.h"
 #include "engine/weights.h"
 #include "interop/huggingface/config_text.h"
 #include "interop/huggingface/directory.h"
 #include "interop/huggingface/tensor_rules.h"
+#include "interop/imported_tokenizer.h"
 #include "nn/model.h"
 
 namespace meshtrain {
@@ -58,16 +58,16 @@ std::string name_in(const HuggingFaceDirectory& directory, const TensorRule& rul
 
 // A tied tensor may be in the file as well; then it must be `owner`.
 void check_tied(const HuggingFaceDirectory& directory, const std::string& owner,
-                const std::string& tied, std::vector<std::string>& problems) {
+                const std::string& tied, bool is_masked, std::vector<std::string>& problems) {
   if (directory.find(owner) == nullptr || directory.find(tied) == nullptr) {
     return;
   }
   const HostTensor a = directory.read(owner), b = directory.read(tied);
   if (a.dtype() != b.dtype() || a.shape() != b.shape() ||
       std::memcmp(a.bytes(), b.bytes(), a.num_bytes()) != 0) {
-    problems.push_back(fmt::format(
-        "{} differs from {}, but config.json ties them: `tie_word_embeddings` should be false",
-        tied, owner));
+    problems.push_back(
+        fmt::format("{} differs from {}, but config.json ties them: {}", tied, owner,
+                    is_masked ? kUntiedMasked : "`tie_word_embeddings` should be false"));
   }
 }
 
@@ -137,7 +137,7 @@ class Importer {
       }
     }
     for (const auto& [owner, tied] : tied_tensors(model_, names_[0])) {
-      check_tied(directory_, owner, tied, problems);
+      check_tied(directory_, owner, tied, model_.is_masked, problems);
     }
     if (!problems.empty()) {
       Diagnostics diagnostics;
@@ -192,16 +192,13 @@ class Importer {
     if (!has_tokenizer()) {
       return;
     }
-    try {
-      std::string text = read_tokenizer_text(directory_.folder());
-      const Tokenizer tokenizer(text, directory_.folder());
-      out.tokenizer = std::move(text);
-      out.takes_tokenizer = is_decoder();
-    } catch (const ConfigError& error) {
-      const std::vector<Diagnostic>& list = error.diagnostics().list();
-      out.dropped.push_back("the tokenizer: " +
-                            (list.empty() ? "it cannot be read" : list.front().message));
+    ImportedTokenizer read = import_tokenizer(directory_.folder());
+    if (!read.problem.empty()) {
+      out.dropped.push_back("the tokenizer: " + read.problem);
+      return;
     }
+    out.tokenizer = std::move(read.text);
+    out.takes_tokenizer = is_decoder();
   }
 
   std::vector<int64_t> ends_of_texts() const {

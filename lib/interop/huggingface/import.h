@@ -13,7 +13,8 @@ struct HuggingFaceImport {
   std::string yaml;                  // the config
   std::vector<NamedTensor> weights;  // by our paths, in the file's dtypes
   std::string tokenizer;             // the text of a tokenizer.json; empty: none that is read
-  bool takes_tokenizer = false;      // the config's data name it: a decoder's
+  // True when the config's data section uses the tokenizer (decoders).
+  bool takes_tokenizer = false;
   std::vector<std::string> dropped;  // what was not taken over, line by line
 };
 

@@ -57,6 +57,10 @@ struct HuggingFaceModel {
   HuggingFaceExtras extras;
 };
 
+// What is said of a BertForMaskedLM whose head is not its table.
+inline constexpr const char* kUntiedMasked =
+    "an untied head is not read; `--architecture BertModel` leaves the head out";
+
 // The architectures that are read, for messages.
 std::string known_architectures();
 

@@ -1,5 +1,5 @@
-// config.json of transformers' GPT2Config, LlamaConfig, BertConfig and ViTConfig. A field that is
-// not written has the default of its class, because transformers leaves defaults out.
+// config.json of transformers' GPT2Config, LlamaConfig, MistralConfig, BertConfig and ViTConfig. A
+// field that is not written has the default of its class, because transformers leaves defaults out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@ constexpr int64_t kMostLayers = ConfigFields::kMostLayers;
 
 struct Architecture {
   const char* name;
+  std::string_view model_type;
   HuggingFaceFamily family;
   bool has_head;
   const char* dropped_head;  // what of it is not taken over; null: nothing
@@ -28,20 +29,23 @@ struct Architecture {
 
 constexpr const char* kMaskedBert = "BertForMaskedLM";
 constexpr const char* kHeadDropped = "the head (`cls`)";
+constexpr std::string_view kMistral = "mistral";
 
 const std::vector<Architecture>& architectures() {
   using F = HuggingFaceFamily;
   static const std::vector<Architecture> kAll = {
-      {"GPT2LMHeadModel", F::kGpt2, true, nullptr},
-      {"GPT2Model", F::kGpt2, false, nullptr},
-      {"LlamaForCausalLM", F::kLlama, true, nullptr},
-      {"LlamaModel", F::kLlama, false, nullptr},
-      {"BertForSequenceClassification", F::kBert, true, nullptr},
-      {"BertModel", F::kBert, false, nullptr},
-      {"BertForMaskedLM", F::kBert, true, nullptr},
-      {"BertForPreTraining", F::kBert, false, kHeadDropped},
-      {"ViTForImageClassification", F::kVit, true, nullptr},
-      {"ViTModel", F::kVit, false, nullptr},
+      {"GPT2LMHeadModel", "gpt2", F::kGpt2, true, nullptr},
+      {"GPT2Model", "gpt2", F::kGpt2, false, nullptr},
+      {"LlamaForCausalLM", "llama", F::kLlama, true, nullptr},
+      {"LlamaModel", "llama", F::kLlama, false, nullptr},
+      {"MistralForCausalLM", kMistral, F::kLlama, true, nullptr},
+      {"MistralModel", kMistral, F::kLlama, false, nullptr},
+      {"BertForSequenceClassification", "bert", F::kBert, true, nullptr},
+      {"BertModel", "bert", F::kBert, false, nullptr},
+      {"BertForMaskedLM", "bert", F::kBert, true, nullptr},
+      {"BertForPreTraining", "bert", F::kBert, false, kHeadDropped},
+      {"ViTForImageClassification", "vit", F::kVit, true, nullptr},
+      {"ViTModel", "vit", F::kVit, false, nullptr},
   };
   return kAll;
 }
@@ -103,21 +107,29 @@ void read_gpt2(Fields& f, HuggingFaceModel& m) {
   f.only("add_cross_attention", false);
 }
 
-void read_llama(Fields& f, HuggingFaceModel& m) {
+// Mistral is a Llama with other defaults, and attention that sees `sliding_window` steps; null:
+// all.
+void read_llama(Fields& f, bool is_mistral, HuggingFaceModel& m) {
   m.tokens = f.size("vocab_size", 32000);
-  m.positions = f.size("max_position_embeddings", 2048);
+  m.positions = f.size("max_position_embeddings", is_mistral ? 131072 : 2048);
   m.width = f.size("hidden_size", 4096);
   m.depth = f.size("num_hidden_layers", 32, kMostLayers);
   m.heads = f.size("num_attention_heads", 32);
-  m.key_heads = f.size("num_key_value_heads", m.heads);
+  m.key_heads = f.has("num_key_value_heads") || !is_mistral ? f.size("num_key_value_heads", m.heads)
+                                                            : std::min<int64_t>(m.heads, 8);
   m.head_size = f.size("head_dim", std::max<int64_t>(m.width / m.heads, 1));
-  m.inner = f.size("intermediate_size", 11008);
+  m.inner = f.size("intermediate_size", is_mistral ? 14336 : 11008);
   m.activation = f.activation("hidden_act", "silu");
   m.epsilon = f.number("rms_norm_eps", 1e-6);
   m.attention_dropout = f.rate("attention_dropout", 0);
   m.is_tied = f.flag("tie_word_embeddings", false);
-  m.attention_bias = f.flag("attention_bias", false);
-  m.feedforward_bias = f.flag("mlp_bias", false);
+  if (is_mistral) {
+    m.sliding_window = f.has("sliding_window") ? f.size("sliding_window", 0) : 4096;
+    m.attention_bias = m.feedforward_bias = false;
+  } else {
+    m.attention_bias = f.flag("attention_bias", false);
+    m.feedforward_bias = f.flag("mlp_bias", false);
+  }
   m.rope = read_rope(f);
   if (m.heads % m.key_heads != 0) {
     f.problem(fmt::format("`num_attention_heads` {} is no multiple of `num_key_value_heads` {}",
@@ -151,7 +163,9 @@ void read_bert(Fields& f, HuggingFaceModel& m) {
   f.only("position_embedding_type", "absolute");
   f.only("is_decoder", false);
   if (m.is_masked) {
-    f.only("tie_word_embeddings", true);
+    if (!f.flag("tie_word_embeddings", true)) {
+      f.problem(fmt::format("`tie_word_embeddings` is false: {}", kUntiedMasked));
+    }
     m.is_tied = true;
     m.loss =
         "{SparseCategoricalCrossentropy: {from_logits: true, reduction: mean_with_sample_weight}}";
@@ -271,6 +285,7 @@ const Architecture& find_architecture(const Json& json, const std::string& path,
         type != json.end() && type->is_string() ? type->get<std::string>() : std::string();
     const std::pair<const char*, const char*> usual[] = {{"gpt2", "GPT2LMHeadModel"},
                                                          {"llama", "LlamaForCausalLM"},
+                                                         {"mistral", "MistralForCausalLM"},
                                                          {"bert", "BertModel"},
                                                          {"vit", "ViTModel"}};
     for (const auto& [given_type, architecture] : usual) {
@@ -355,12 +370,17 @@ HuggingFaceModel read_huggingface_config(const std::string& text, const std::str
   model.drops_head = !read_as.empty() && !model.has_head;
   std::vector<std::string> problems;
   Fields fields(json, "", problems);
+  if (const std::string type = fields.word("model_type", "");
+      !type.empty() && type != architecture.model_type) {
+    fields.wrong("model_type", type,
+                 fmt::format("`{}`, that of a {}", architecture.model_type, architecture.name));
+  }
   switch (model.family) {
     case HuggingFaceFamily::kGpt2:
       read_gpt2(fields, model);
       break;
     case HuggingFaceFamily::kLlama:
-      read_llama(fields, model);
+      read_llama(fields, architecture.model_type == kMistral, model);
       break;
     case HuggingFaceFamily::kBert:
       read_bert(fields, model);

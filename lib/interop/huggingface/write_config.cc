@@ -48,7 +48,8 @@ void add_rope(const RopeSettings& rope, FieldsJson& json) {
 }
 
 void add_llama(const HuggingFaceModel& m, FieldsJson& json) {
-  json["model_type"] = "llama";
+  const bool is_mistral = m.sliding_window > 0;
+  json["model_type"] = is_mistral ? "mistral" : "llama";
   json["vocab_size"] = m.tokens;
   json["max_position_embeddings"] = m.positions;
   json["hidden_size"] = m.width;
@@ -60,8 +61,12 @@ void add_llama(const HuggingFaceModel& m, FieldsJson& json) {
   json["hidden_act"] = m.activation;
   json["rms_norm_eps"] = m.epsilon;
   json["attention_dropout"] = m.attention_dropout;
-  json["attention_bias"] = m.attention_bias;
-  json["mlp_bias"] = m.feedforward_bias;
+  if (is_mistral) {
+    json["sliding_window"] = m.sliding_window;
+  } else {
+    json["attention_bias"] = m.attention_bias;
+    json["mlp_bias"] = m.feedforward_bias;
+  }
   json["tie_word_embeddings"] = m.is_tied;
   add_rope(m.rope, json);
 }

@@ -147,9 +147,6 @@ class JsonWriter {
       config.erase("trainable");
       config.erase("activity_regularizer");
     }
-    if (object.has("rotary")) {
-      refuse_export(owner, "`rotary`");
-    }
     add_dtype(config);
     if (const int table = tied_embedding(model_, made); table != kNone) {
       config["token_embedding"] = layer(table);

@@ -231,6 +231,9 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "`SparseMoE`, which neither Keras nor Keras Hub has as a layer of its own,");
     }
+    if (found->second->has("rotary")) {
+      refuse_export(fmt::format("layer `{}`", call.name), "`rotary`");
+    }
     objects_.push_back(found->second);
   }
 }

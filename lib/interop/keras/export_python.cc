@@ -144,7 +144,9 @@ class ScriptWriter {
       }
     }
     for (const auto& layer : model_.layers()) {
-      uses[layer->tied_index]++;
+      if (layer->tied_index != kNone) {
+        uses[layer->tied_index]++;
+      }
     }
     std::map<int, std::string>& shared = layer_variables_;  // used more than once
     std::vector<std::string> variables;

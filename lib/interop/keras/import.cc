@@ -215,8 +215,8 @@ class ConfigWriter {
       config["activity_regularizer"] = penalty;
     } else {
       problems_.push_back(
-          fmt::format("{}: an `activity_regularizer` of the layer within is not here; give it to "
-                      "the {} itself, which penalizes its own output",
+          fmt::format("{0}: meshtrain does not support `activity_regularizer` inside {1}; give it "
+                      "to the {1} itself, which penalizes its own output",
                       owner_of(layer), layer.class_name));
     }
     return config;

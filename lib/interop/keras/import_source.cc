@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/tokenizer/tokenizer.h"
+#include "interop/imported_tokenizer.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/hub.h"
 #include "tensor/read_error.h"
@@ -21,6 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxModelJson = uint64_t{64} << 20;
+// Of a preset.
+constexpr const char *kPresetConfig = "config.json", *kPresetTask = "task.json",
+                     *kPresetAssets = "assets/tokenizer";
 
 std::string read_json(const std::string& path) {
   const InputFile file = open_input(path, "E404", "E404");  // for its message
@@ -93,25 +96,22 @@ H5File read_preset_weights(const std::string& folder, std::string& path) {
 
 KerasSource read_preset(const std::string& folder, const std::string& given_weights) {
   KerasSource source{folder, {}, {}, {}, folder};
-  const std::string task = path_in(folder, "task.json");
-  source.json = read_json(has_file(task) ? task : path_in(folder, "config.json"));
+  const std::string task = path_in(folder, kPresetTask);
+  const std::string path = has_file(task) ? task : path_in(folder, kPresetConfig);
+  source.json = read_json(path);
+  parse_keras_json(source.json, path);  // names the file that is damaged
   if (given_weights.empty()) {
     source.weights = read_preset_weights(folder, source.weights_path);
   } else {
     source.weights_path = given_weights;
     source.weights = read_h5(given_weights);
   }
-  if (!has_file(path_in(folder, "assets/tokenizer"))) {
+  if (!has_file(path_in(folder, kPresetAssets))) {
     return source;
   }
-  try {
-    std::string text = read_tokenizer_text(folder);
-    const Tokenizer tokenizer(text, folder);
-    source.tokenizer = std::move(text);
-  } catch (const ConfigError& error) {
-    const std::vector<Diagnostic>& list = error.diagnostics().list();
-    source.tokenizer_problem = list.empty() ? "it cannot be read" : list.front().message;
-  }
+  ImportedTokenizer tokenizer = import_tokenizer(folder);
+  source.tokenizer = std::move(tokenizer.text);
+  source.tokenizer_problem = std::move(tokenizer.problem);
   return source;
 }
 
@@ -133,8 +133,9 @@ std::string json_of_h5(const H5File& file, const std::string& path) {
 }  // namespace
 
 bool is_hub_preset(const std::string& folder) {
-  const std::string path = path_in(folder, "config.json");
-  return has_file(path) && is_hub_model(parse_json(read_json(path)));
+  const std::string path = path_in(folder, kPresetConfig);
+  return has_file(path_in(folder, kPresetTask)) || has_file(path_in(folder, kPresetAssets)) ||
+         (has_file(path) && is_hub_model(parse_json(read_json(path))));
 }
 
 KerasSource read_keras_source(const std::string& model, const std::string& given_weights) {
@@ -164,15 +165,11 @@ KerasSource read_keras_source(const std::string& model, const std::string& given
     std::error_code no_file;
     if (!fs::exists(model, no_file)) {
       throw ConfigError("E140", {}, fmt::format("there is no folder or file `{}`", model))
-          .help(
-              "nothing is downloaded: give the folder of a Hugging Face model on this machine, a "
-              "model.keras or a model.json");
+          .help(fmt::format("nothing is downloaded: give {}, on this machine", kImportedModels));
     }
     if (!ends_with(name, ".h5") && !ends_with(name, ".hdf5")) {
       throw ConfigError("E140", {}, fmt::format("cannot import `{}`", model))
-          .help(
-              "give a model.keras, a model.h5, a model.json that model.to_json() wrote, or the "
-              "folder of a Hugging Face model");
+          .help(fmt::format("give {}", kImportedModels));
     }
     H5File file = read_h5(model);
     source.json = json_of_h5(file, model);

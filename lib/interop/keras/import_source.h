@@ -8,6 +8,11 @@
 
 namespace meshtrain {
 
+// What `meshtrain import` takes, for its help and its messages.
+inline constexpr const char* kImportedModels =
+    "a model.keras, a model.h5, a model.json that model.to_json() wrote, or the folder of a GPT-2, "
+    "Llama, Mistral, BERT or ViT of transformers or of a preset of Keras Hub";
+
 struct KerasSource {
   std::string path, json, version;
   std::optional<H5File> weights;
@@ -16,7 +21,7 @@ struct KerasSource {
   std::string tokenizer, tokenizer_problem;
 };
 
-// Whether Keras Hub's save_to_preset() wrote this folder.
+// Whether Keras Hub's save_to_preset() wrote this folder, damaged or not.
 bool is_hub_preset(const std::string& folder);
 
 // Reads `model`: a .keras, a whole model as .h5, or a .json with `weights`, or with the .weights.h5

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "config/resolve.h"
+#include "data/tokenizer/unicode_text.h"
 #include "engine/engine.h"
 #include "interop/huggingface/export.h"
 #include "interop/huggingface/import.h"
@@ -30,8 +31,8 @@ constexpr int64_t kSteps = 7, kBatch = 2;
 
 const std::vector<std::string>& models() {
   static const std::vector<std::string> kNames = {
-      "gpt2", "gpt2_base",       "llama2",      "llama_linear", "llama31",
-      "bert", "bert_classifier", "bert_masked", "vit"};
+      "gpt2",    "gpt2_base", "llama2",          "llama_linear", "llama31",
+      "mistral", "bert",      "bert_classifier", "bert_masked",  "vit"};
   return kNames;
 }
 
@@ -271,12 +272,40 @@ TEST_CASE("Hugging Face: the head of a masked language model is its table, or is
   CHECK(base.yaml.find("MaskedLMHead") == std::string::npos);
   CHECK(caught([&] { read("BertForQuestions"); }).says("BertForQuestions, which is not read"));
   copy.set("tie_word_embeddings", false);
-  CHECK(copy.error().says("`tie_word_embeddings` is false, not true"));
+  CHECK(
+      copy.error().says(fmt::format("{}/config.json: `tie_word_embeddings` is false: an untied "
+                                    "head is not read; `--architecture BertModel` leaves the "
+                                    "head out",
+                                    copy.folder.path())));
+  CHECK(read("BertModel").architecture == "BertModel");
   copy.set("tie_word_embeddings", true);
   tensors = tensors_in(copy.folder.path());
   tensors.at("cls.predictions.decoder.bias").set(0, 9);
   copy.write_tensors(std::move(tensors));
-  CHECK(copy.error().says("cls.predictions.decoder.bias differs from cls.predictions.bias"));
+  CHECK(copy.error().says(
+      "cls.predictions.decoder.bias differs from cls.predictions.bias, but config.json ties them: "
+      "an untied head is not read; `--architecture BertModel` leaves the head out"));
+}
+
+TEST_CASE("Hugging Face: a model of another type is not read as an architecture") {
+  const Copy copy("mistral");
+  const auto read = [&](const std::string& architecture) {
+    return import_huggingface(copy.folder.path(), "config.yaml", "w", architecture);
+  };
+  CHECK(read("").yaml.find("sliding_window: 3\n") != std::string::npos);
+  const Caught window = caught([&] { read("LlamaForCausalLM"); });
+  CHECK(window.code == "E416");
+  CHECK(window.says("`model_type` is \"mistral\", not `llama`, that of a LlamaForCausalLM"));
+  // null: attention sees all steps; absent: transformers' default.
+  copy.set("sliding_window", nullptr);
+  CHECK(read("").yaml.find("sliding_window") == std::string::npos);
+  CHECK(exported_config(copy).at("architectures") == Json::array({"LlamaForCausalLM"}));
+  Json json = copy.config();
+  json.erase("sliding_window");
+  copy.folder.write("config.json", json.dump());
+  CHECK(read("").yaml.find("sliding_window: 4096\n") != std::string::npos);
+  copy.set("model_type", "gemma");
+  CHECK(caught([&] { read("LlamaForCausalLM"); }).says("`model_type` is \"gemma\", not `llama`"));
 }
 
 TEST_CASE("Hugging Face: the first of several ends is the document separator") {
@@ -386,11 +415,14 @@ TEST_CASE("Hugging Face: a tokenizer comes along") {
   CHECK(without.yaml.find("vocabulary") == std::string::npos);
 
   // A BERT's data are its user's: they name the tokenizer that is beside the config.
+  if (!has_unicode_tables()) {
+    return;
+  }
   const Copy bert("bert_classifier");
   fs::copy(tokenizers + "bert_files/vocab.txt", bert.folder.path());
   const HuggingFaceImport encoder = import_huggingface(bert.folder.path(), "config.yaml", "w");
   CHECK(encoder.dropped.empty());
-  CHECK(encoder.tokenizer.find("WordPiece") != std::string::npos);
+  CHECK(encoder.tokenizer.find("BertNormalizer") != std::string::npos);
   CHECK(!encoder.takes_tokenizer);
   CHECK(encoder.yaml.find("vocabulary") == std::string::npos);
   bert.folder.write("vocab.txt", "[PAD]\n");
@@ -522,6 +554,30 @@ TEST_CASE("Hugging Face: files that are missing, damaged or pickled are refused"
   error_of(copy, "E405", "truncated?");
   fs::remove(copy.folder.file("config.json"));
   error_of(copy, "E404", "has no config.json");
+}
+
+// transformers' classifiers of images have no pooler, and those of texts have one.
+TEST_CASE("Hugging Face: a classifier whose pooler transformers would not have is not exported") {
+  const std::string first = "    - Dense: {name: classifier",
+                    pooler = "    - Dense: {name: pooled_dense, units: 32, activation: tanh}\n";
+  for (const char* name : {"vit", "bert_classifier"}) {
+    HuggingFaceImport imported = import_golden(name);
+    const size_t own = imported.yaml.find(pooler);
+    if (own != std::string::npos) {
+      imported.yaml.erase(own, pooler.size());
+    } else {
+      imported.yaml.insert(imported.yaml.find(first), pooler);
+    }
+    const Config config = config_of(imported, {});
+    const Setup setup(config, nullptr);
+    const TempFolder folder;
+    const Caught error = caught([&] {
+      export_huggingface(setup, {}, folder.path(), kHuggingFaceShardBytes, extras_of(imported));
+    });
+    CHECK(error.code == "E417");
+    CHECK(error.says(fmt::format("a classifier {} the Dense `pooled_dense` cannot be said",
+                                 own == std::string::npos ? "with" : "without")));
+  }
 }
 
 // A config that nobody imported, with the layers of one that was.

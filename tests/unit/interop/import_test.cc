@@ -173,8 +173,9 @@ TEST_CASE("equal penalties of both directions are that of a Bidirectional that j
     const test::Caught error = caught([&] { import_text(other); });
     CHECK(error.code == "E416");
     CHECK(
-        error.says("layer `both` (Bidirectional): an `activity_regularizer` of the layer within "
-                   "is not here; give it to the Bidirectional itself"));
+        error.says("layer `both` (Bidirectional): meshtrain does not support "
+                   "`activity_regularizer` inside Bidirectional; give it to the Bidirectional "
+                   "itself"));
   }
 }
 
