@@ -151,6 +151,23 @@ def forms(tokenizer):
     return [changed(tokenizer, FORM_TEXTS, normalizer=n, added_tokens=added) for n in normalizers_]
 
 
+WORD_TEXTS = ["", "  ", "a_b-c d\u0301e \u200d\u2167\u24b6 x\u00b2", "Hi, you!! 12 3\u0664\u00bd", "\tA\u3000b\u180ec\n\nd",
+              "$3.50+<b> `^|~ \u201cq\u201d\u2014", "\u0939\u093f\u0928\u094d\u0926\u0940 \u4e16\u754c", "[CLS] the,king [SEP]"]
+
+
+def word_splits(tokenizer):
+    """Pre-tokenizers that leave texts out or read Oniguruma's own classes."""
+    def split(regex, behavior="Removed", invert=False):
+        return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert}
+    whitespace, punctuation = {"type": "WhitespaceSplit"}, {"type": "Punctuation", "behavior": "Isolated"}
+    digits = {"type": "Digits", "individual_digits": True}
+    splits = [[{"type": "Whitespace"}], [whitespace], [punctuation], [whitespace, punctuation, digits],
+              [split(r"[\s,-]+")], [split(r"\p{L}+|\d", invert=True)], [split(r"\w+", "Isolated")],
+              [split(r"[\w-]+", "Isolated", True)], [split(r"\b[^\s]")], [split(r"[[:punct:][:digit:]\s]|[]b]")],
+              [split(r"\W"), split(r"\Bi\B")]]
+    return [changed(tokenizer, WORD_TEXTS, normalizer=None, pre_tokenizer={"type": "Sequence", "pretokenizers": s}) for s in splits]
+
+
 def bert_choices(tokenizer):
     """What the choices of a tokenizer_config.json beside vocab.txt make of texts."""
     special = json.loads(tokenizer.to_str())["added_tokens"]
@@ -197,6 +214,8 @@ def main():
     (OUT / "metaspace.json").write_text(json.dumps(metaspace(tokenizers["llama2"])) + "\n")
     for name, result in (("forms", forms(tokenizers["llama2"])),
                          ("bert_choices", bert_choices(tokenizers["bert_cased"])),
+                         ("word_splits_wordpiece", word_splits(tokenizers["bert_cased"])),
+                         ("word_splits", word_splits(tokenizers["llama2"])),
                          ("no_decoder", [changed(tokenizers["bert"], ["The king of it", ""], decoder=None)])):
         (OUT / f"{name}.json").write_text(json.dumps(result) + "\n")
     folder = OUT / "gpt2_files"

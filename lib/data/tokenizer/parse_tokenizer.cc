@@ -276,38 +276,78 @@ Metaspace read_metaspace(const TokenizerField& part) {
   return out;
 }
 
+// What a `Split` keeps. The other behaviors join a match with a neighbour.
+Kept kept_of(const TokenizerField& part) {
+  const std::string behavior = part["behavior"].text();
+  if (behavior != "Isolated" && behavior != "Removed") {
+    part["behavior"].unsupported("`" + behavior + "`");
+  }
+  const bool is_inverted = part["invert"].flag(false);
+  return behavior == "Isolated" ? Kept::kAll : is_inverted ? Kept::kMatches : Kept::kRest;
+}
+
+// Whitespace takes \w of Rust, which has the joiners; Punctuation is all of ASCII's.
+std::optional<WordSplit> word_split(const TokenizerField& part) {
+  const std::string type = part.type();
+  if (type == "Split") {
+    return WordSplit{regex_of(part["pattern"]), kept_of(part)};
+  }
+  if (type == "Digits") {
+    return WordSplit{part["individual_digits"].flag(false) ? R"(\p{N})" : R"(\p{N}+)"};
+  }
+  if (type == "Whitespace") {
+    return WordSplit{R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)", Kept::kMatches};
+  }
+  if (type == "WhitespaceSplit") {
+    return WordSplit{R"(\s+)", Kept::kRest};
+  }
+  if (type == "Punctuation") {
+    const std::string behavior = part["behavior"].text_or("Isolated");
+    if (behavior != "Isolated") {
+      part["behavior"].unsupported("`" + behavior + "`");
+    }
+    return WordSplit{R"([\p{P}$+<=>\^`|~])"};
+  }
+  return std::nullopt;
+}
+
+void read_byte_level(const TokenizerField& part, TokenizerSpec& spec) {
+  if (spec.word_piece) {
+    part["type"].unsupported("`ByteLevel`, with WordPiece");
+  }
+  spec.is_byte_level = true;
+  spec.adds_space = part["add_prefix_space"].flag(true);
+  if (spec.adds_space && !spec.splits.empty()) {
+    part["add_prefix_space"].unsupported("true after another split");
+  }
+  if (part["use_regex"].flag(true)) {
+    spec.splits.push_back({std::string(gpt2_pattern())});
+  }
+}
+
 void read_pre_tokenizer(const TokenizerField& field, TokenizerSpec& spec) {
+  std::string last;  // the one that is not a split: no other may follow
   for (const TokenizerField& part : parts_of(field, "pretokenizers")) {
     const std::string type = part.type();
-    if (type == "ByteLevel" && !spec.is_byte_level) {
-      spec.is_byte_level = true;
-      spec.adds_space = part["add_prefix_space"].flag(true);
-      if (spec.adds_space && !spec.splits.empty()) {
-        part["add_prefix_space"].unsupported("true after another split");
-      }
-      if (part["use_regex"].flag(true)) {
-        spec.splits.emplace_back(gpt2_pattern());
-      }
-    } else if (type == "Metaspace" && !spec.is_byte_level && !spec.has_bert_words &&
-               spec.splits.empty() && !spec.metaspace) {
+    if (!last.empty()) {
+      part["type"].unsupported("`" + type + "` behind " + last);
+    }
+    if (std::optional<WordSplit> split = word_split(part)) {
+      spec.splits.push_back(*std::move(split));
+      continue;
+    }
+    last = type;
+    if (type == "ByteLevel") {
+      read_byte_level(part, spec);
+    } else if (type != "Metaspace" && type != "BertPreTokenizer") {
+      part["type"].unsupported("`" + type + "`, a pre-tokenizer");
+    } else if (!spec.splits.empty()) {
+      part["type"].unsupported("`" + type + "` after another split");
+    } else if (type == "Metaspace") {
       spec.metaspace = read_metaspace(part);
-    } else if (spec.metaspace) {
-      part["type"].unsupported("`" + type + "` behind Metaspace");
-    } else if (type == "BertPreTokenizer" && !spec.is_byte_level && spec.splits.empty()) {
+    } else {
       need_unicode_tables(part);
       spec.has_bert_words = true;
-    } else if (type == "Split" && !spec.is_byte_level && !spec.has_bert_words) {
-      if (const std::string behavior = part["behavior"].text(); behavior != "Isolated") {
-        part["behavior"].unsupported("`" + behavior + "`");
-      }
-      if (part["invert"].flag(false)) {
-        part["invert"].unsupported("true");
-      }
-      spec.splits.push_back(regex_of(part["pattern"]));
-    } else if (type == "Digits" && !spec.is_byte_level && !spec.has_bert_words) {
-      spec.splits.emplace_back(part["individual_digits"].flag(false) ? R"(\p{N})" : R"(\p{N}+)");
-    } else {
-      part["type"].unsupported("`" + type + "`, a pre-tokenizer");
     }
   }
 }

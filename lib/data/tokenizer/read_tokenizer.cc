@@ -1,4 +1,5 @@
 // The files of a tokenizer as the text of one tokenizer.json.
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -17,24 +18,10 @@ using nlohmann::json;
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-std::string gpt2_text(const std::string& folder) {
-  const std::string vocabulary_path = folder + "/vocab.json",
-                    added_path = folder + "/added_tokens.json";
-  const json vocabulary =
-      parse_tokenizer_json(read_tokenizer_file(vocabulary_path), vocabulary_path);
-  json added = json::array();
-  if (vocabulary.contains(kEndOfText)) {
-    added.push_back(added_token(kEndOfText, vocabulary.at(kEndOfText)));
-  }
-  if (is_tokenizer_file(added_path)) {
-    const json tokens = parse_tokenizer_json(read_tokenizer_file(added_path), added_path);
-    for (const auto& [content, id] : tokens.items()) {
-      if (content != kEndOfText) {
-        added.push_back(added_token(content, id));
-      }
-    }
-  }
-  return byte_pair_text(vocabulary, folder + "/merges.txt", std::move(added), gpt2_words());
+// An empty object where there is no such file.
+json tokenizer_config(const std::string& path) {
+  return is_tokenizer_file(path) ? parse_tokenizer_json(read_tokenizer_file(path), path)
+                                 : json::object();
 }
 
 // A token of `tokenizer_config.json`: its text, or an object with it.
@@ -42,8 +29,10 @@ std::string token_text(const TokenizerField& field, const char* otherwise) {
   return field.json().is_object() ? field["content"].text() : field.text_or(otherwise);
 }
 
-// The tokens around texts, where the vocabulary has them, and `added_tokens_decoder`.
-json bert_added(const TokenizerField& config, const json& vocabulary) {
+using SpecialTokens = std::vector<std::pair<const char*, const char*>>;  // keys and defaults
+
+// `added_tokens_decoder`, and the special tokens that the vocabulary has.
+json added_of(const TokenizerField& config, const json& vocabulary, const SpecialTokens& special) {
   json added = json::array();
   std::set<std::string> known;
   const TokenizerField own = config["added_tokens_decoder"];
@@ -56,16 +45,52 @@ json bert_added(const TokenizerField& config, const json& vocabulary) {
     added.back()["id"] = *number;
     known.insert(own[id.c_str()]["content"].text());
   }
-  for (const auto& [key, otherwise] :
-       {std::pair{"pad_token", "[PAD]"}, std::pair{"unk_token", "[UNK]"},
-        std::pair{"cls_token", "[CLS]"}, std::pair{"sep_token", "[SEP]"},
-        std::pair{"mask_token", "[MASK]"}}) {
+  for (const auto& [key, otherwise] : special) {
     const std::string token = token_text(config[key], otherwise);
     if (vocabulary.contains(token) && known.insert(token).second) {
       added.push_back(added_token(token, vocabulary.at(token)));
     }
   }
   return added;
+}
+
+// Others have the same files, but split texts or add tokens in their own ways.
+void check_gpt2_class(const TokenizerField& config, const std::string& path) {
+  const std::string name = config["tokenizer_class"].text_or("GPT2Tokenizer");
+  if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast") {
+    read_error("E327", path,
+               "`tokenizer_class` is `{}`, but `vocab.json` and `merges.txt` alone are read only "
+               "for `GPT2Tokenizer`; a `tokenizer.json` beside them would be read",
+               name);
+  }
+}
+
+// GPT-2's, with the choices of `tokenizer_config.json` where there is one.
+std::string gpt2_text(const std::string& folder) {
+  const std::string vocabulary_path = folder + "/vocab.json",
+                    added_path = folder + "/added_tokens.json",
+                    config_path = folder + "/tokenizer_config.json";
+  const json vocabulary =
+      parse_tokenizer_json(read_tokenizer_file(vocabulary_path), vocabulary_path);
+  const json choices = tokenizer_config(config_path);
+  const TokenizerField config(choices, "", config_path);
+  check_gpt2_class(config, config_path);
+  json added = added_of(config, vocabulary,
+                        {{"unk_token", kEndOfText},
+                         {"bos_token", kEndOfText},
+                         {"eos_token", kEndOfText},
+                         {"pad_token", ""}});
+  if (is_tokenizer_file(added_path) && !choices.contains("added_tokens_decoder")) {
+    const json tokens = parse_tokenizer_json(read_tokenizer_file(added_path), added_path);
+    for (const auto& [content, id] : tokens.items()) {
+      const auto is_same = [&](const json& token) { return token.at("content") == content; };
+      if (std::none_of(added.begin(), added.end(), is_same)) {
+        added.push_back(added_token(content, id));
+      }
+    }
+  }
+  return byte_pair_text(vocabulary, folder + "/merges.txt", std::move(added),
+                        gpt2_words(config["add_prefix_space"].flag(false)));
 }
 
 // Tokenizers of transformers that take a vocab.txt as BERT's does. Others split texts otherwise.
@@ -92,8 +117,7 @@ void check_bert_class(const TokenizerField& config, const std::string& path) {
 std::string bert_folder_text(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json",
                     added_path = folder + "/added_tokens.json";
-  json choices = is_tokenizer_file(path) ? parse_tokenizer_json(read_tokenizer_file(path), path)
-                                         : json::object();
+  json choices = tokenizer_config(path);
   if (is_tokenizer_file(added_path) && !choices.contains("added_tokens_decoder")) {
     const json tokens = parse_tokenizer_json(read_tokenizer_file(added_path), added_path);
     for (const auto& [content, id] : tokens.items()) {
@@ -113,7 +137,12 @@ std::string bert_folder_text(const std::string& folder) {
   word_piece.splits_chinese = config["tokenize_chinese_chars"].flag(true);
   const std::string vocabulary_path = folder + "/vocab.txt";
   json vocabulary = vocabulary_lines(vocabulary_path);
-  json added = bert_added(config, vocabulary);
+  json added = added_of(config, vocabulary,
+                        {{"pad_token", "[PAD]"},
+                         {"unk_token", "[UNK]"},
+                         {"cls_token", "[CLS]"},
+                         {"sep_token", "[SEP]"},
+                         {"mask_token", "[MASK]"}});
   return word_piece_text(vocabulary_path, std::move(vocabulary), std::move(added), word_piece);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/tokenizer/plain_text.h"
+#include "data/tokenizer/split_text.h"
 
 namespace meshtrain {
 
@@ -53,7 +54,7 @@ struct TokenizerSpec {
   std::vector<Normalizer> normalizers;  // of texts between added tokens, one after the other
   bool has_bert_words = false;          // in place of splits
   std::optional<Metaspace> metaspace;   // in place of splits
-  std::vector<std::string> splits;      // regexes, each isolates its matches; one after the other
+  std::vector<WordSplit> splits;        // one after the other
   bool is_byte_level = false;           // tokens are texts of the printable alphabet of bytes
   bool adds_space = false;              // before a text that does not begin with one
   bool has_byte_tokens = false;         // bytes of unknown characters are `<0x0A>`
@@ -70,10 +71,10 @@ struct TokenizerSpec {
 
 // Returns the text of a `tokenizer.json`: of `folder` itself where it is such a file or a .model of
 // SentencePiece, of that file of the folder, or made of `vocab.json` and `merges.txt` (GPT-2's
-// pattern; `<|endoftext|>` and `added_tokens.json` are added tokens), of BERT's `vocab.txt` with
-// `tokenizer_config.json`, where there is one, or of the files of a preset of Keras Hub. The text
-// of SentencePiece's `tokenizer.model` or `spiece.model` is sentence_piece_text(). Throws
-// ConfigError E300 when the folder has none of these, E318 for damaged files.
+// pattern) or BERT's `vocab.txt`, with `tokenizer_config.json` and `added_tokens.json` where they
+// are, or of the files of a preset of Keras Hub. The text of SentencePiece's `tokenizer.model` or
+// `spiece.model` is sentence_piece_text(). Throws ConfigError E300 when the folder has none of
+// these, E318 for damaged files, E327 for a `tokenizer_class` that has other rules.
 std::string read_tokenizer_text(const std::string& folder);
 
 // Reads the text of a `tokenizer.json`; `path` is for messages. Throws ConfigError E318 for damaged

@@ -1,6 +1,7 @@
 // Splits texts by the regexes of tokenizers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,13 +9,23 @@
 
 namespace meshtrain {
 
-// A regex whose matches, and the texts between them, are words. Syntax is PCRE2's, which agrees
-// with Oniguruma's on the patterns of published tokenizers; `\s` is Unicode's White_Space.
-// Thread-safe, moves.
+// Which texts are words: the matches of a regex, the rest, which is the texts between them, or
+// both.
+enum class Kept : uint8_t { kAll, kMatches, kRest };
+
+struct WordSplit {
+  std::string regex;
+  Kept kept = Kept::kAll;
+};
+
+// Splits texts by a regex of Oniguruma, which PCRE2 reads: `\s` and `\w` have Oniguruma's
+// characters. Thread-safe, moves.
 class SplitPattern {
  public:
-  // Throws ConfigError E318 when the regex is wrong; `path` is of the file that has it.
-  SplitPattern(std::string_view regex, const std::string& path);
+  // Throws ConfigError E318 when the regex is wrong, E327 when it can match no character or has
+  // what PCRE2 reads otherwise: classes within classes, `&&`, `\h`. `path` is of the file that has
+  // it.
+  SplitPattern(const WordSplit& split, const std::string& path);
 
   // Calls `use` for each word in order. `text` must be UTF-8. Throws ConfigError E318 when the
   // match exceeds PCRE2's limits.
@@ -23,6 +34,7 @@ class SplitPattern {
  private:
   struct Impl;
   std::shared_ptr<const Impl> impl_;
+  Kept kept_;
 };
 
 }  // namespace meshtrain

@@ -95,8 +95,8 @@ Tokenizer::Tokenizer(std::string_view text, const std::string& path)
     byte_ids_[byte] = found == ids_.end() ? -1 : found->second;
     bytes_[byte_alphabet()[byte]] = character;
   }
-  for (const std::string& regex : spec_.splits) {
-    splits_.emplace_back(regex, path);
+  for (const WordSplit& split : spec_.splits) {
+    splits_.emplace_back(split, path);
   }
 }
 

@@ -100,8 +100,91 @@ TEST_CASE("Splits one after another give the ids and texts of `tokenizers`") {
   }
 }
 
+TEST_CASE("Splits that leave texts out give the ids and texts of `tokenizers`") {
+  check_changes("bert_cased", "word_splits_wordpiece.json");
+  check_changes("llama2", "word_splits.json");
+}
+
+json small() {
+  return parse_json(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
+                        "merges": ["a b"]}})");
+}
+std::string problem_of(const json& wrong) {
+  return message_of([&] { Tokenizer(json_text(wrong), "t"); });
+}
+json with(const char* pointer, json value) {
+  json changed = small();
+  changed[json::json_pointer(pointer)] = std::move(value);
+  return changed;
+}
+
+json split_by(const std::string& regex) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}};
+}
+
+TEST_CASE(
+    "Regexes: those of published tokenizers are read, and what PCRE2 reads otherwise is not") {
+  constexpr const char* kContractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+  const std::string rest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::string before = R"([^\r\n\p{L}\p{N}]?)", upper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])",
+                    lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+  const std::string read[] = {
+      std::string(gpt2_pattern()),
+      fmt::format(R"({}|{}\p{{L}}+|\p{{N}}{{1,3}}{})", kContractions, before, rest),  // Llama 3
+      fmt::format(R"({}|{}\p{{L}}+|\p{{N}}{})", kContractions, before, rest),         // Qwen 2
+      fmt::format(R"({0}{1}*{2}+{3}?|{0}{1}+{2}*{3}?|\p{{N}}{{1,3}}{4})", before, upper, lower,
+                  kContractions, rest),  // GPT-4o
+      R"([\w-]+|[[:digit:]])",
+      R"(\[&&)",
+      R"([&]&)"};
+  for (const std::string& regex : read) {
+    CHECK(problem_of(with("/pre_tokenizer", split_by(regex))) == "no problem");
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {R"([\p{L}&&[^\p{Han}]]+)", "has `&&` within a class"},
+      {"[^(a|[.,])]+", "has `[` within a class"},
+      {"[]a[b]]", "has `[` within a class"},
+      {"[[:alpha:]]", "has `[:alpha:]` within a class"},
+      {R"(\h+)", R"(has `\h`)"},
+      {R"([\H]+)", R"(has `\H` within a class)"},
+      {"(?im:a.)", "has `(?im`"},
+      {"x*", "can match no character"},
+      {R"(\b)", "can match no character"}};
+  for (const auto& [regex, what] : refused) {
+    CHECK(problem_of(with("/pre_tokenizer", split_by(regex))) ==
+          fmt::format("E327 `t`: the pattern `{}` {}, which is not read", regex, what));
+  }
+}
+
 TEST_CASE("vocab.json and merges.txt are the tokenizer of the same tokenizer.json") {
   check_cases("gpt2_files", "gpt2");
+}
+
+TEST_CASE("vocab.json and merges.txt are read with the choices of tokenizer_config.json") {
+  const test::TempFolder folder;
+  const std::string config = folder.path() + "/tokenizer_config.json";
+  folder.write("vocab.json", R"({"a": 0, "\u0120a": 1, "\u0120": 2, "<x>": 3})");
+  folder.write("merges.txt", "#version: 0.2\n\u0120 a\n");
+  folder.write("added_tokens.json", R"({"<y>": 4})");
+  const std::pair<const char*, TokenIds> cases[] = {
+      {R"({"bos_token": "<x>"})", {0, 3, 0, 4}},
+      {R"({"pad_token": {"content": "<x>"}, "add_prefix_space": true})", {1, 3, 1, 4}},
+      {R"({"tokenizer_class": "GPT2TokenizerFast", "eos_token": "<x>",
+           "added_tokens_decoder": {"7": {"content": "<y>", "special": true}}})",
+       {0, 3, 0, 7}}};
+  for (const auto& [text, ids] : cases) {
+    CAPTURE(text);
+    folder.write("tokenizer_config.json", text);
+    Tokenizer tokenizer = tokenizer_of(folder.path());
+    CHECK(ids_of(tokenizer, "a<x>a<y>") == ids);
+    CHECK(tokenizer.decode(TokenIds{0, 3, ids.back()}, true) == "a");
+  }
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})");
+  CHECK(message_of([&] { tokenizer_of(folder.path()); }) ==
+        fmt::format("E327 `{}`: `tokenizer_class` is `RobertaTokenizer`, but `vocab.json` and "
+                    "`merges.txt` alone are read only for `GPT2Tokenizer`; a `tokenizer.json` "
+                    "beside them would be read",
+                    config));
 }
 
 TEST_CASE("WordPiece tokenizers give the ids and texts of `tokenizers`") {
@@ -206,17 +289,13 @@ TEST_CASE("A text that is no UTF-8 is refused with the offset") {
   }
 }
 
-json small() {
-  return parse_json(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
-                        "merges": ["a b"]}})");
-}
-std::string problem_of(const json& wrong) {
-  return message_of([&] { Tokenizer(json_text(wrong), "t"); });
-}
-json with(const char* pointer, json value) {
-  json changed = small();
-  changed[json::json_pointer(pointer)] = std::move(value);
+json with(const char* pointer, json value, json pre_tokenizer) {
+  json changed = with(pointer, std::move(value));
+  changed["pre_tokenizer"] = std::move(pre_tokenizer);
   return changed;
+}
+json behind(json first) {
+  return {{"type", "Sequence"}, {"pretokenizers", {std::move(first), {{"type", "ByteLevel"}}}}};
 }
 
 TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
@@ -282,16 +361,28 @@ TEST_CASE("Wrong tokenizers: each is refused with its exact message") {
        "E327 `t`: `pre_tokenizer.prepend_scheme` is `last`, which is not read"},
       {with("/pre_tokenizer", {{"type", "Split"},
                                {"pattern", {{"Regex", "a"}}},
-                               {"behavior", "Removed"},
+                               {"behavior", "MergedWithNext"},
                                {"invert", false}}),
-       "E327 `t`: `pre_tokenizer.behavior` is `Removed`, which is not read"},
+       "E327 `t`: `pre_tokenizer.behavior` is `MergedWithNext`, which is not read"},
       {with("/pre_tokenizer",
             {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}}),
        "E318 `t`: the pattern `(a` is not a regular expression: missing closing parenthesis"},
+      {with("/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Contiguous"}}),
+       "E327 `t`: `pre_tokenizer.behavior` is `Contiguous`, which is not read"},
+      {with("/pre_tokenizer", behind({{"type", "Metaspace"}, {"replacement", "_"}})),
+       "E327 `t`: `pre_tokenizer.pretokenizers[1].type` is `ByteLevel` behind Metaspace, which is "
+       "not read"},
+      {with("/model", {{"type", "WordPiece"}, {"vocab", {{"[UNK]", 0}}}}, {{"type", "ByteLevel"}}),
+       "E327 `t`: `pre_tokenizer.type` is `ByteLevel`, with WordPiece, which is not read"},
       {with("/decoder", {{"type", "WordPiece"}}),
        "E327 `t`: `decoder.type` is `WordPiece`, a decoder, which is not read"}};
   for (const auto& [wrong, message] : cases) {
     CHECK(problem_of(wrong) == message);
+  }
+  if (has_unicode_tables()) {
+    CHECK(problem_of(with("/pre_tokenizer", behind({{"type", "BertPreTokenizer"}}))) ==
+          "E327 `t`: `pre_tokenizer.pretokenizers[1].type` is `ByteLevel` behind BertPreTokenizer, "
+          "which is not read");
   }
   Tokenizer tokenizer(json_text(small()), "t");
   TokenIds ids;
@@ -343,6 +434,7 @@ TEST_CASE("Wrong folders of tokenizers") {
     CHECK(message_of([&] { read_tokenizer_text(path); }) ==
           fmt::format(fmt::runtime(message), path + "/tokenizer_config.json"));
   }
+  folder.write("tokenizer_config.json", "{}");
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   folder.write("merges.txt", "#version: 0.2\na b\nab\n");
   CHECK(
