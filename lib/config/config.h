@@ -67,7 +67,8 @@ struct LayerConfig {
   bool name_is_automatic = false;
   std::vector<Located<std::string>> inputs;  // names of earlier layers; empty only for Input
   std::vector<std::string> input_roles;      // keys beside `inputs` where it is a map; else empty
-  Located<std::string> shared_layer;         // Call: the layer used again; MaskedLMHead: whose table it has
+  Located<std::string>
+      shared_layer;  // Call: the layer used again; MaskedLMHead: whose table it has
 };
 
 struct ModelConfig {

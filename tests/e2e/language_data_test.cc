@@ -134,7 +134,8 @@ seed: 3
   CHECK(logs.at("loss").get<double>() < 3);
   CHECK(logs.at("perplexity").get<double>() ==
         doctest::Approx(std::exp(logs.at("loss").get<double>())));
-  // The 17 bytes of both lines are those of a whole number of tokens, of which each line has an end.
+  // The 17 bytes of both lines are those of a whole number of tokens, of which each line has an
+  // end.
   const double bits = std::log2(logs.at("perplexity").get<double>());
   const double tokens = 17 * logs.at("bits_per_byte").get<double>() / bits;
   CHECK(tokens > 2);

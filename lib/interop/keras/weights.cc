@@ -325,7 +325,7 @@ std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor
       }
       continue;
     }
-    for (const WeightGroup& each : weight_groups(*layer->second, group.group)) {
+    for (const PartGroup& each : part_groups(*layer->second, group.group)) {
       H5Vars vars{each.group + "/vars", each.name, {}};
       for (const Weight* weight : each.weights) {
         const auto value = by_path.find(weight->path);

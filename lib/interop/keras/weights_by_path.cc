@@ -61,8 +61,8 @@ std::string name_in_list(const ConfigObject& stack, const std::string& name) {
 
 }  // namespace
 
-std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& group) {
-  std::vector<WeightGroup> out = {{group, layer.name, {}}};
+std::vector<PartGroup> part_groups(const Layer& layer, const std::string& group) {
+  std::vector<PartGroup> out = {{group, layer.name, {}}};
   for (const Weight& weight : layer.weights) {
     if (is_rnn_state(weight.path)) {
       continue;  // Keras keeps it in no file
@@ -103,7 +103,7 @@ std::vector<WeightGroup> weight_groups(const Layer& layer, const std::string& gr
       begin = i + 1;
     }
     auto found = std::find_if(out.begin(), out.end(),
-                              [&](const WeightGroup& each) { return each.group == place; });
+                              [&](const PartGroup& each) { return each.group == place; });
     if (found == out.end()) {
       found = out.insert(out.end(), {place, name, {}});
     }
@@ -124,15 +124,15 @@ std::optional<std::pair<std::string, size_t>> vars_entry(const std::string& path
   return index ? std::optional(std::pair{path.substr(0, slash - 5), *index}) : std::nullopt;
 }
 
-// weight_groups() with the places that they have in a file with these groups.
-std::vector<WeightGroup> groups_in_file(const Layer& layer, const KerasGroup& group) {
-  std::vector<WeightGroup> out = weight_groups(layer, group.group);
+// part_groups() with the places that they have in a file with these groups.
+std::vector<PartGroup> groups_in_file(const Layer& layer, const KerasGroup& group) {
+  std::vector<PartGroup> out = part_groups(layer, group.group);
   if (!group.is_inner) {
     return out;
   }
   out.erase(out.begin());  // a TimeDistributed has no weights of its own
   const std::string within = group.group + "/layer";
-  for (WeightGroup& each : out) {
+  for (PartGroup& each : out) {
     MESHTRAIN_CHECK(starts_with(each.group, within), "{}", each.group);
     each.group = group.group + each.group.substr(within.size());
   }
@@ -242,7 +242,7 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
   for (const KerasGroup& group : groups) {
     const auto layer = layers.find(group.layer);
     if (layer != layers.end()) {
-      for (WeightGroup& each : groups_in_file(*layer->second, group)) {
+      for (PartGroup& each : groups_in_file(*layer->second, group)) {
         by_group.emplace(std::move(each.group), std::move(each.weights));
       }
     }

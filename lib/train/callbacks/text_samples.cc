@@ -69,8 +69,8 @@ TextSamples::TextSamples(const TextSamplesOptions& options, CallbackContext& con
       prints_(options.verbose > 0),
       codec_(codec_of(options, context)) {
   const GenerationModel model = generation_model(context.engine->setup(), 2);
-  prompts_ = encoded_prompts(options.prompts.value, *codec_,
-                             prompt_rules(context.config, *codec_, model));
+  prompts_ =
+      encoded_prompts(options.prompts.value, *codec_, prompt_rules(context.config, *codec_, model));
   options_ = {.samples = options.samples, .rows = kRows, .new_ids = options.max_new_tokens};
   request_.sampler = sampler_of(options);
   request_.seed = context.config.seed.value;
