@@ -22,6 +22,7 @@
 #include "interop/keras/weights.h"
 #include "interop/onnx/export_onnx.h"
 #include "interop/save_model.h"
+#include "nn/lora.h"
 #include "output.h"
 #include "record/continuations.h"
 #include "run_flags.h"
@@ -106,9 +107,21 @@ std::vector<NamedTensor> model_weights(const ExportOptions& options, const Confi
   return out;
 }
 
+// The model that is written: that of the run, but for low-rank factors, which its weights take in.
+struct Exported {
+  const Setup& setup;
+  const Setup& source;  // as the weights are in their file
+
+  std::vector<NamedTensor> merged(std::vector<NamedTensor> weights) const {
+    return has_lora(source.model()) ? merge_lora(source.model(), std::move(weights))
+                                    : std::move(weights);
+  }
+};
+
 // A folder for transformers; the weights keep the dtypes of their file.
-void write_folder(const ExportOptions& options, const Setup& setup, const std::string& weights,
-                  const HuggingFaceExtras& extras) {
+void write_folder(const ExportOptions& options, const Exported& exported,
+                  const std::string& weights, const HuggingFaceExtras& extras) {
+  const Setup& setup = exported.source;
   std::error_code error;
   if (fs::exists(options.output, error) && !fs::is_directory(options.output, error)) {
     refuse("E141", fmt::format("`{}` is not a folder", options.output), "another folder: -o DIR");
@@ -122,15 +135,18 @@ void write_folder(const ExportOptions& options, const Setup& setup, const std::s
       }
     }
   }
-  export_huggingface(setup,
-                     model_weights(options, setup.config(), std::move(tensors), wanted, weights),
-                     options.output, shard_bytes(options), extras);
+  export_huggingface(
+      exported.setup,
+      exported.merged(model_weights(options, setup.config(), std::move(tensors), wanted, weights)),
+      options.output, shard_bytes(options), extras);
 }
 
-std::vector<NamedTensor> read_weights_of(const ExportOptions& options, const Setup& setup,
+std::vector<NamedTensor> read_weights_of(const ExportOptions& options, const Exported& exported,
                                          const std::string& path) {
-  return model_weights(options, setup.config(), read_weights_in(path, &setup.model()),
-                       wanted_weights(setup.model()), path);
+  const Setup& source = exported.source;
+  return exported.merged(model_weights(options, source.config(),
+                                       read_weights_in(path, &source.model()),
+                                       wanted_weights(source.model()), path));
 }
 
 // Seconds since 1970 when the file was last changed.
@@ -179,22 +195,25 @@ void check_output(const ExportOptions& options, Format format, const std::string
   }
 }
 
-void write_script(const ExportOptions& options, const Setup& setup, const std::string& weights) {
+void write_script(const ExportOptions& options, const Exported& exported,
+                  const std::string& weights) {
+  const Setup& setup = exported.setup;
   const std::string beside = weights.empty() ? "" : weights_beside(options.output);
   const std::string script = keras_script(
       setup.config(), setup.model(), keras_distribution(setup), options.config.words.front(),
       beside.empty() ? "" : fs::path(beside).filename().string());
   if (!beside.empty()) {
-    write_h5(beside, vars_of(setup, read_weights_of(options, setup, weights)));
+    write_h5(beside, vars_of(setup, read_weights_of(options, exported, weights)));
   }
   write_file_atomic(options.output, std::string_view(script));
 }
 
-void write(const ExportOptions& options, const Setup& setup, Format format,
+void write(const ExportOptions& options, const Exported& exported, Format format,
            const std::string& weights, const HuggingFaceExtras& extras) {
   const std::string& path = options.output;
+  const Setup& setup = exported.setup;
   if (format == Format::kPython) {
-    return write_script(options, setup, weights);
+    return write_script(options, exported, weights);
   }
   if (format == Format::kJson) {
     const std::string json = keras_json(setup.config(), setup.model());
@@ -205,13 +224,13 @@ void write(const ExportOptions& options, const Setup& setup, Format format,
            "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
   if (format == Format::kHuggingFace) {
-    return write_folder(options, setup, weights, extras);
+    return write_folder(options, exported, weights, extras);
   }
   if (format == Format::kOnnx) {
-    const std::string image = onnx_image(setup, read_weights_of(options, setup, weights));
+    const std::string image = onnx_image(setup, read_weights_of(options, exported, weights));
     return write_file_atomic(path, std::string_view(image));
   }
-  write_model(path, setup.config(), setup.model(), read_weights_of(options, setup, weights),
+  write_model(path, setup.config(), setup.model(), read_weights_of(options, exported, weights),
               time_of(weights));
 }
 
@@ -245,7 +264,14 @@ int run_export(const ExportOptions& options, Invocation&) {
     show_unless(options.quiet)(
         "note: the file lacks the losses and metrics that are expressions\n");
   }
-  const Setup setup(config, nullptr);
+  const Setup source_setup(config, nullptr);
+  const Config merged_config = without_lora(config);
+  std::optional<Setup> merged;
+  if (has_lora(source_setup.model())) {
+    merged.emplace(merged_config, nullptr);
+  }
+  const Setup& setup = merged ? *merged : source_setup;
+  const Exported exported{setup, source_setup};
   show_warnings(setup.warnings(), options.quiet);
   const auto find_weights = [&] {
     return format == Format::kJson ? "" : weights_file(source, config, show_unless(options.quiet));
@@ -257,7 +283,7 @@ int run_export(const ExportOptions& options, Invocation&) {
   const HuggingFaceExtras extras = extras_of(config, setup, learned);
   for (bool is_written = false; !is_written;) {
     try {
-      write(options, setup, format, weights, extras);
+      write(options, exported, format, weights, extras);
       is_written = true;
     } catch (const ConfigError&) {
       if (weights.empty() || !is_pruned(weights_of(source, config), weights)) {
@@ -295,7 +321,7 @@ void add_export(Subcommands& to) {
                             "Weights or the whole model of a run, or of a config with weights, for "
                             "Keras, Hugging Face, ONNX and others (not the optimizer's state)",
                             run_export);
-  options.config.add_to(app, Steps::kNone);
+  options.config.add_source_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
   app.add_option(
          "-o,--output", options.output,

@@ -36,6 +36,8 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
 // Adds an E205 for each axis of a layout that is none of the mesh's, where those could be read.
 void check_axis_names(const DistributionConfig& distribution, Diagnostics& diagnostics);
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics);  // bind_model.cc
+// model.lora; E201 for what is no pattern (bind_lora.cc).
+void bind_lora(const ConfigValue& map, ModelConfig& out, Diagnostics& diagnostics);
 // model.remat; E113 and E121 for what it does not allow or match (bind_remat.cc).
 void bind_remat(const ConfigValue& map, ModelConfig& out, Diagnostics& diagnostics);
 void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,

@@ -383,6 +383,7 @@ void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
   binder.layers(tree.field("layers"));
   binder.freeze(tree.field("frozen"));
   binder.outputs(tree.field("outputs"));
+  bind_lora(tree.field("lora"), out, diagnostics);
   bind_remat(tree.field("remat"), out, diagnostics);
   bind_token_ids(tree.field("token_ids"), out, diagnostics);
   if (const ConfigValue& names = tree.field("class_names"); !names.is_null())

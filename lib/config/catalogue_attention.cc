@@ -128,18 +128,18 @@ Args rotary_args() {
 ClassSpec reversible_embedding() {
   return layer_class(
       "ReversibleEmbedding", "rows of a table, and back to logits with `call: {reverse: true}`",
-      {size_arg("input_dim", "number of rows"), size_arg("output_dim", "size of a row"),
-       boolean("tie_weights", "true", "whether logits are products with the same table"),
-       initializer_arg("embeddings_initializer", "uniform"),
-       object("embeddings_regularizer", ValueKind::kObject, Category::kRegularizer, "null",
-              "penalty on the table"),
-       object("embeddings_constraint", ValueKind::kObject, Category::kConstraint, "null",
-              "projection of the table after a step"),
-       boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
-       choice("reverse_dtype", {"float32", "float64", "bfloat16", "float16"}, "null",
-              "type of the product that gives logits; the compute dtype when null"),
-       number("logit_soft_cap", "null", "c of c tanh(logit / c)").above(0), pad_to_arg(),
-       call_arg(reverse_call())});
+      with_lora({size_arg("input_dim", "number of rows"), size_arg("output_dim", "size of a row"),
+                 boolean("tie_weights", "true", "whether logits are products with the same table"),
+                 initializer_arg("embeddings_initializer", "uniform"),
+                 object("embeddings_regularizer", ValueKind::kObject, Category::kRegularizer,
+                        "null", "penalty on the table"),
+                 object("embeddings_constraint", ValueKind::kObject, Category::kConstraint, "null",
+                        "projection of the table after a step"),
+                 boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
+                 choice("reverse_dtype", {"float32", "float64", "bfloat16", "float16"}, "null",
+                        "type of the product that gives logits; the compute dtype when null"),
+                 number("logit_soft_cap", "null", "c of c tanh(logit / c)").above(0), pad_to_arg(),
+                 call_arg(reverse_call())}));
 }
 
 ClassSpec token_and_position() {

@@ -47,12 +47,12 @@ Args weight_args(const std::vector<const char*>& kernels) {
 ClassSpec conv(int rank) {
   return layer_class(
       fmt::format("Conv{}D", rank), "act(convolution(x, K) + b)",
-      with_kernel_args(Args{size_arg("filters", "channels of the output")} +
-                       window_args(rank == 1) + Args{data_format_arg(), dilation()} +
-                       Args{integer("groups", "1", "groups of channels that do not mix")
-                                .least(1)
-                                .most(kMaxSize)} +
-                       activation_and_bias()));
+      with_lora(with_kernel_args(Args{size_arg("filters", "channels of the output")} +
+                                 window_args(rank == 1) + Args{data_format_arg(), dilation()} +
+                                 Args{integer("groups", "1", "groups of channels that do not mix")
+                                          .least(1)
+                                          .most(kMaxSize)} +
+                                 activation_and_bias())));
 }
 
 ClassSpec conv_transpose(int rank) {

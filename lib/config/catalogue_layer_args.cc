@@ -72,6 +72,17 @@ Args with_kernel_args(Args first) {
   return first;
 }
 
+Args with_lora(Args first) {
+  first.push_back(integer("lora_rank", "null",
+                          "rank of low-rank factors, which train in place of the kernel or table")
+                      .least(1)
+                      .most(kMaxLoraRank));
+  first.push_back(number("lora_alpha", "null",
+                         "their product is multiplied by lora_alpha / lora_rank; null: by 1")
+                      .above(0));
+  return first;
+}
+
 Spec name_arg() {
   return text("name", "null", "name in variable paths; Keras' automatic name when null");
 }

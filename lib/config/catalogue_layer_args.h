@@ -30,6 +30,9 @@ Spec data_format_arg();
 void add_weight_args(Args& args, const char* weight);
 // `first`, then the initializers, regularizers and constraints of kernel and bias.
 Args with_kernel_args(Args first);
+// `first`, then those of low-rank factors of the layer's kernel or table (nn/lora.h).
+Args with_lora(Args first);
+inline constexpr double kMaxLoraRank = 65536;
 
 // The parts of the layers' list (catalogue_*.cc).
 std::vector<ClassSpec> convolution_layer_classes();

@@ -6,11 +6,6 @@
 namespace meshtrain {
 namespace {
 
-Args with_lora(Args args) {
-  args.push_back(unsupported("lora_rank", "low-rank adaptation"));
-  return args;
-}
-
 Args prelu_args() {
   Args args = {initializer_arg("alpha_initializer", "zeros")};
   add_weight_args(args, "alpha");
@@ -52,16 +47,17 @@ std::vector<ClassSpec> core() {
                required_shape("output_shape", "sizes of the output without the batch").unknown_ok(),
                activation_arg("null"),
                text("bias_axes", "null", "letters of the output that the bias has")}))),
-      layer_class("Embedding", "rows of a table, by integer",
-                  {size_arg("input_dim", "number of rows"), size_arg("output_dim", "size of a row"),
-                   initializer_arg("embeddings_initializer", "uniform"),
-                   object("embeddings_regularizer", ValueKind::kObject, Category::kRegularizer,
-                          "null", "penalty on the table"),
-                   object("embeddings_constraint", ValueKind::kObject, Category::kConstraint,
-                          "null", "projection of the table after a step"),
-                   boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
-                   pad_to_arg(), unsupported("weights", "given values"),
-                   unsupported("lora_rank", "low-rank adaptation")}),
+      layer_class(
+          "Embedding", "rows of a table, by integer",
+          with_lora({size_arg("input_dim", "number of rows"),
+                     size_arg("output_dim", "size of a row"),
+                     initializer_arg("embeddings_initializer", "uniform"),
+                     object("embeddings_regularizer", ValueKind::kObject, Category::kRegularizer,
+                            "null", "penalty on the table"),
+                     object("embeddings_constraint", ValueKind::kObject, Category::kConstraint,
+                            "null", "projection of the table after a step"),
+                     boolean("mask_zero", "false", "whether id 0 is padding, which a mask marks"),
+                     pad_to_arg(), unsupported("weights", "given values")})),
       layer_class("Dropout", "zeroes a random part while training",
                   {number("rate", "", "part that is dropped").required().least(0).most(1),
                    noise_shape_arg(), seed_arg()}),

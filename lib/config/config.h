@@ -86,6 +86,14 @@ struct ModelConfig {
     std::vector<std::string> kept_parts;
   };
   std::vector<Remat> remat;
+  // Weights whose whole path matches get low-rank factors, which train in their place.
+  struct Lora {
+    std::string pattern;
+    SourceLoc loc;
+    int64_t rank = 0;
+    double alpha = 0;
+  };
+  std::vector<Lora> lora;
   std::map<std::string, std::vector<int64_t>> token_ids;  // "eos_token_id": one or several
   std::vector<std::string> class_names;                   // empty: those of the data
   SourceLoc loc;

@@ -210,6 +210,25 @@ constexpr OtherWord kOtherWords[] = {
     {"zeroredundancyoptimizer", "write `distribution: {zero: 1}`"},
     {"colwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [null, model]}}`"},
     {"rowwiseparallel", "write `distribution: {layout_map: {NAME/kernel: [model, null]}}`"},
+    {"partitionspec namedsharding",
+     "write a layout: `P(None, \"model\")` is `layout_map: {NAME/kernel: [null, model]}`"},
+    {"shardmap pjit",
+     "write nothing: the program of each device follows from `distribution: {layout_map: {...}}`"},
+    {"withshardingconstraint",
+     "write a layout of the layer's output: `layout_map: {NAME/output: [data, null]}`"},
+    {"jax.checkpoint jax.remat nn.remat", "write `model: {remat: {PATTERN: block}}`"},
+    {"jit donateargnums jax.jit pmap vmap",
+     "write nothing: every model is compiled, and memory of old values is used again"},
+    {"optax", "write the optimizer of Keras: `compile: {optimizer: {AdamW: {...}}}`"},
+    {"wandb mlflow", "write the callback `RunCommand`, whose program receives the logs as JSON"},
+    {"tf.data tfdata", "write `data: {train: {source: ...}}`"},
+    {"savedmodel tflite litert tfserving",
+     "`meshtrain export RUN -o m.onnx` or `m.keras`; onnxruntime serves the first, Keras converts "
+     "the second"},
+    {"cudavisibledevices",
+     "set it as elsewhere; `--devices gpu:0,2` chooses among the GPUs that it leaves"},
+    {"imagedatagenerator",
+     "write `{source: image_folder, directory: ...}`, and `data: {transform: [...]}` to augment"},
     {"distributedsampler",
      "write nothing: the batch is global, and its order does not depend on the mesh"},
     {"torchrun initprocessgroup",
@@ -271,6 +290,9 @@ std::string instead_of_section(std::string_view section, std::string_view text) 
   }
   if (section == "distribution.device_mesh") {
     return fmt::format("write `device_mesh: {{shape: {}}}`", has_sizes ? text : "2x2");
+  }
+  if (section == "model.lora" && has_sizes) {
+    return fmt::format("write `{{rank: {}}}`", text);
   }
   return "";
 }

@@ -1,6 +1,7 @@
 #include "config/schema.h"
 
 #include "base/text.h"
+#include "config/catalogue_layer_args.h"
 #include "config/key.h"
 #include "config/precision.h"
 
@@ -46,7 +47,7 @@ const Section& distribution_section() {
        section("device_mesh", &S::mesh, mesh_section(), "the grid of devices"),
        map_of("layout_map", ValueKind::kLayout,
               "variable path or pattern -> layout; or `megatron`, `fsdp`, `megatron_fsdp`, "
-              "`context` or `expert`, alone or as `preset` beside own rules"),
+              "`context` or `expert`, alone or as `preset` with own rules"),
        key("layout_match", &S::layout_match, "whether a pattern must match the whole path"),
        key("reductions", &S::reductions,
            "fixed: in device order, the same bits on any number of processes; fast: as is "
@@ -83,6 +84,22 @@ Spec blocks_spec() {
   return spec;
 }
 
+Spec lora_spec() {
+  static const Section kSection{
+      "model.lora",
+      {integer("rank", "", "columns of the first factor, rows of the second")
+           .required()
+           .least(1)
+           .most(kMaxLoraRank),
+       number("alpha", "null", "their product is multiplied by alpha / rank; null: by 1")
+           .above(0)}};
+  Spec spec = map_of("lora", ValueKind::kSection,
+                     "pattern of whole weight paths -> {rank, alpha} of low-rank factors, which "
+                     "train in place of these weights");
+  spec.section = &kSection;
+  return spec;
+}
+
 const Section& model_section() {
   static const Section kSection = section_of<ModelConfig>(
       "model",
@@ -93,6 +110,7 @@ const Section& model_section() {
                  "last when null"),
        make_spec("frozen", ValueKind::kTextList, "null",
                  "patterns of whole layer names: layers whose weights fit leaves as they are"),
+       lora_spec(),
        map_of("token_ids", ValueKind::kIntOrList,
               "bos_token_id, eos_token_id and pad_token_id, which `export --format hf` writes; "
               "texts of `generate` and TextSamples end at each eos_token_id"),
@@ -112,7 +130,7 @@ const Section& compile_section() {
               "how weights change"),
        object("loss", ValueKind::kObjectPerOutput, Category::kLoss, "null", "what is minimized"),
        object("metrics", ValueKind::kObjectsPerOutput, Category::kMetric, "null",
-              "shown beside the loss"),
+              "shown with the loss"),
        object("weighted_metrics", ValueKind::kObjectsPerOutput, Category::kMetric, "null",
               "metrics that use sample weights"),
        make_spec("loss_weights", ValueKind::kFloatPerOutput, "null",
@@ -187,8 +205,14 @@ const Section& fit_section() {
       {count("batch_size", &S::batch_size, "samples per step, over all devices"),
        count("epochs", &S::epochs, "index of the last epoch, as in Keras"),
        count("initial_epoch", &S::initial_epoch, "epochs already done", 0),
-       count("steps_per_epoch", &S::steps_per_epoch, "all batches when null").null_by_default(),
-       count("limit_steps", &S::limit_steps, "at most this many steps per epoch").null_by_default(),
+       count(
+           "steps_per_epoch", &S::steps_per_epoch,
+           "steps of an epoch, as in Keras: the next epoch continues where this one stopped in the "
+           "data; all batches when null")
+           .null_by_default(),
+       count("limit_steps", &S::limit_steps,
+             "at most this many steps per epoch, each of which begins a new pass; for smoke runs")
+           .null_by_default(),
        key("validation_split", &S::validation_split,
            "last part of the training data that validates")
            .least(0)
@@ -272,7 +296,7 @@ const Section& checkpoint_section() {
        key("on_error", &S::on_error, "when a save fails; the third failure in a row ends the run"),
        key("gather", &S::gather,
            "root: hosts that do not share the folder send their shards to that of rank 0"),
-       key("async", &S::async, "write beside the training"),
+       key("async", &S::async, "write while training continues"),
        bytes("memory", &S::memory, "most memory for that; a quarter of what is free when null")});
   return kSection;
 }
@@ -280,7 +304,7 @@ const Section& checkpoint_section() {
 const Section& plan_section() {
   static const Section kSection = section_of<PlanConfig>(
       "plan", {path("hardware", &PlanConfig::hardware,
-                    "file of devices that `plan` estimates for, beside those it knows")});
+                    "file of devices that `plan` estimates for, besides those it knows")});
   return kSection;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "ir/graph.h"
 
 namespace meshtrain {
 namespace {
@@ -353,7 +354,33 @@ LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnost
   return map;
 }
 
+namespace {
+
+// The factor's dimensions beside its rank are the first or the last ones of the weight.
+Sharding layout_of_factor(const Sharding& weight, size_t rank, bool is_first) {
+  Sharding out = Sharding::replicated(rank);
+  for (size_t d = 0; d + 1 < rank; ++d) {
+    out.dims[is_first ? d : rank - 1 - d] = weight.dims[is_first ? d : weight.dims.size() - 1 - d];
+  }
+  return out;
+}
+
+void lay_out_factors(const std::vector<LayoutTarget>& weights, const std::vector<int>& factors_of,
+                     ResolvedLayouts& layouts) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (factors_of[i] != kNone && layouts.rules[i] == nullptr) {
+      const auto weight = static_cast<size_t>(factors_of[i]);
+      layouts.weights[i] = layout_of_factor(layouts.weights[weight], weights[i].shape.size(),
+                                            ends_with(weights[i].path, "_a"));
+      layouts.rules[i] = layouts.rules[weight];
+    }
+  }
+}
+
+}  // namespace
+
 ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
+                                const std::vector<int>& factors_of,
                                 const std::vector<LayoutTarget>& outputs,
                                 const std::vector<std::string>& layer_paths,
                                 std::string_view model_name, const MeshConfig& mesh,
@@ -388,6 +415,7 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
       out.pin_rules[target.path] = rules[i];
     }
   }
+  lay_out_factors(weights, factors_of, out);
   append_failures(failures, mesh, diagnostics);
   return out;
 }

@@ -36,8 +36,11 @@ struct ResolvedLayouts {
   std::map<std::string, Sharding> pins;  // "d2/output"
   std::map<std::string, const LayoutRule*> pin_rules;
 };
-// `mesh`: for E204, which names the command line as the origin of the sizes.
+// Low-rank factors, by `factors_of` beside the weights, that no rule names are laid out as the
+// dimensions of their weight. `mesh`: for E204, which names the command line as the origin of the
+// sizes.
 ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
+                                const std::vector<int>& factors_of,
                                 const std::vector<LayoutTarget>& outputs,
                                 const std::vector<std::string>& layer_paths,
                                 std::string_view model_name, const MeshConfig& mesh,

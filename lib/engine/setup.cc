@@ -22,11 +22,7 @@ namespace meshtrain {
 namespace {
 
 ValueType sample_type(const Rows& data) {
-  return {Shape(data.shape().begin() + 1, data.shape().end()), compute_dtype_of(data.dtype())};
-}
-
-Shape without_batch(const Shape& shape) {
-  return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
+  return {without_first(data.shape()), compute_dtype_of(data.dtype())};
 }
 
 // Whether a sample of shape `have` can feed an input of shape `wanted` (unknown sizes fit any).
@@ -38,7 +34,7 @@ bool fits(const Shape& have, const Shape& wanted) {
 
 // Whether the shape of an input is that of the samples with another dimension before it.
 bool has_batch_too(const Shape& wanted, const Shape& have) {
-  return wanted.size() == have.size() + 1 && fits(have, without_batch(wanted));
+  return wanted.size() == have.size() + 1 && fits(have, without_first(wanted));
 }
 
 // Which `shape` the Input needs, and how samples of as many numbers take that of the only Input.
@@ -141,7 +137,7 @@ DataSpec data_spec(const Dataset& dataset) {
   }
   if (dataset.sample_weight) {
     spec.has_sample_weight = true;
-    spec.sample_weight_shape = without_batch(dataset.sample_weight->shape());
+    spec.sample_weight_shape = without_first(dataset.sample_weight->shape());
   }
   spec.class_names = dataset.class_names;
   spec.loc = dataset.loc;
@@ -251,7 +247,7 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Model::Call& call = model_->calls()[inputs[i]];
-    const Shape wanted = without_batch(call.output_shape);
+    const Shape wanted = without_first(call.output_shape);
     if (!fits(data.inputs[i].shape, wanted)) {
       diagnostics
           .error("E324", place,
@@ -304,7 +300,7 @@ DataSpec Setup::implied_data() const {
   DataSpec spec;
   for (const int input : model_->inputs()) {
     const Model::Call& call = model_->calls()[input];
-    spec.inputs.push_back({without_batch(call.output_shape), call.dtype});
+    spec.inputs.push_back({without_first(call.output_shape), call.dtype});
   }
   const auto& outputs = model_->outputs();
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -317,10 +313,10 @@ DataSpec Setup::implied_data() const {
       }
     }
     if (loss == nullptr) {
-      spec.targets.push_back({without_batch(prediction), dtype_});
+      spec.targets.push_back({without_first(prediction), dtype_});
     } else {
       const ConfigObject fitting = fitting_loss(*loss, prediction, prediction);
-      spec.targets.push_back({without_batch(implied_target_shape(fitting, prediction)),
+      spec.targets.push_back({without_first(implied_target_shape(fitting, prediction)),
                               loss_takes_class_ids(fitting) ? DType::kInt32 : dtype_});
     }
   }
@@ -346,8 +342,8 @@ void Setup::resolve(Diagnostics& diagnostics) {
   }
   layout_map_ = make_layout_map(config_, mesh(), diagnostics);
   const std::map<std::string, std::string> block_pins = add_block_outputs(config_.model, outputs);
-  layouts_ = resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(),
-                             config_.distribution.mesh, diagnostics);
+  layouts_ = resolve_layouts(layout_map_, weights, model_->factors_of(), outputs, layer_paths,
+                             model_->name(), config_.distribution.mesh, diagnostics);
   for (const auto& [key, own_key] : block_pins) {
     move_pin(layouts_, key, own_key, diagnostics);
   }

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/checks.h"
+#include "nn/lora.h"
 #include "nn/recurrent.h"
 #include "tensor/safetensors.h"
 
@@ -40,6 +41,8 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
       unexpected.push_back(tensor.name);
     }
   }
+  const bool has_factors = std::any_of(given.begin(), given.end(),
+                                       [](const NamedTensor& t) { return is_lora_path(t.name); });
   std::vector<std::string> problems;
   std::vector<NamedTensor> out;
   for (const WantedWeight& weight : wanted) {
@@ -47,6 +50,9 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
     if (is_rnn_state(weight.path) &&
         (found == by_name.end() || found->second->tensor.shape() != weight.shape)) {
       continue;  // of another batch, or not kept
+    }
+    if (!has_factors && is_lora_path(weight.path)) {
+      continue;  // the weights before they got factors
     }
     if (found == by_name.end()) {
       const auto nearest = nearest_path(weight.path, unexpected);

@@ -11,6 +11,7 @@
 #include "interop/keras/export_json.h"
 #include "interop/keras/export_model.h"
 #include "interop/keras/weights.h"
+#include "nn/lora.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
 
@@ -48,6 +49,19 @@ void write_model(const std::string& path, const Config& config, const Model& mod
   throw InternalError(fmt::format("`{}` has no format of models", path));
 }
 
+namespace {
+
+// Keras' files have no low-rank factors: the weights take them in.
+void write_merged(const std::string& path, const Engine& engine, std::vector<NamedTensor> weights,
+                  int64_t saved) {
+  const Config config = without_lora(engine.setup().config());
+  Diagnostics reported;  // when the run began
+  const Model model(config.model, dtype_policy(config.dtype_policy.value), reported);
+  write_model(path, config, model, merge_lora(engine.model(), std::move(weights)), saved);
+}
+
+}  // namespace
+
 void save_model(const Engine& engine, const std::string& path, const Coordinator& coordinator) {
   const Config& config = engine.setup().config();
   std::vector<NamedTensor> weights;
@@ -62,7 +76,13 @@ void save_model(const Engine& engine, const std::string& path, const Coordinator
   const auto announced = coordinator.announce("saving the model");
   coordinator.on_rank_zero("saving the model", [&] {
     make_folders(std::filesystem::path(path).parent_path().string());
-    write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));
+    const auto saved = static_cast<int64_t>(time(nullptr));
+    const ModelFormat format = model_format(path);
+    const bool is_of_keras = format == ModelFormat::kH5 || format == ModelFormat::kKeras;
+    if (is_of_keras && has_lora(engine.model())) {
+      return write_merged(path, engine, std::move(weights), saved);
+    }
+    write_model(path, config, engine.model(), weights, saved);
   });
 }
 

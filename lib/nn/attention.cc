@@ -9,6 +9,7 @@
 #include "nn/attention_axes.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/lora.h"
 #include "nn/roles.h"
 #include "nn/rotary.h"
 #include "nn/step_positions.h"
@@ -245,6 +246,7 @@ class ProjectedAttention : public ConfiguredLayer {
     projection.kernel = add_weight(
         part + "/kernel", kernel, variable_dtype,
         make_initializer(config_.arg("kernel_initializer"), Fans{product(in), product(out)}));
+    weights[static_cast<size_t>(projection.kernel)].lora.inputs = in.size();
     if (config_.boolean("use_bias")) {
       projection.bias = add_weight(part + "/bias", out, variable_dtype,
                                    make_initializer(config_.arg("bias_initializer")));
@@ -286,11 +288,13 @@ class ProjectedAttention : public ConfiguredLayer {
       const ValueId own = context.weight(index);
       return copies == 1 ? own : copy_heads(b, own, copies, heads_axis);
     };
-    const ValueId kernel = weight(projection.kernel, 1);
+    const size_t rank = weights[static_cast<size_t>(projection.kernel)].shape.size();
     const std::string outer = letters_from('a', b.shape(x).size() - contracted);
     const std::string inner = letters_from('m', contracted);
-    const std::string out = letters_from('s', b.shape(kernel).size() - contracted);
-    x = b.einsum(outer + inner + "," + inner + out + "->" + outer + out, {x, kernel});
+    const std::string out = letters_from('s', rank - contracted);
+    const std::string equation = outer + inner + "," + inner + out + "->" + outer + out;
+    x = copies == 1 ? weighted_einsum(context, equation, x, projection.kernel)
+                    : b.einsum(equation, {x, weight(projection.kernel, 1)});
     if (projection.bias != kNone) {
       x = b.add(x, weight(projection.bias, 0));
     }

@@ -2,6 +2,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/lora.h"
 
 namespace meshtrain {
 namespace {
@@ -26,7 +27,7 @@ class Dense : public ConfiguredLayer {
     }
     const Shape& input = inputs[0];
     if (input.size() < 2) {
-      shape_error(diagnostics, inputs, "it needs at least one dimension beside the batch")
+      shape_error(diagnostics, inputs, "it needs at least one dimension besides the batch")
           .help("give the Input a shape such as [1], or add Flatten before it");
       return failed_shape();
     }
@@ -47,7 +48,7 @@ class Dense : public ConfiguredLayer {
     Builder& b = context.builder;
     ValueId x = to_compute(context, inputs[0]);
     const std::string outer = letters(b.shape(x).size() - 1);
-    x = b.einsum(outer + "y,yz->" + outer + "z", {x, context.weight(kernel_)});
+    x = weighted_einsum(context, outer + "y,yz->" + outer + "z", x, kernel_);
     if (bias_ != kNone) {
       x = b.add(x, context.weight(bias_));
     }

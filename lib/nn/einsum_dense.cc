@@ -6,6 +6,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
+#include "nn/lora.h"
 
 namespace meshtrain {
 namespace {
@@ -132,8 +133,7 @@ class EinsumDense : public ConfiguredLayer {
     // A shared layer may be called with another rank than it was last built for.
     const Equation equation =
         parse_equation(config_.string("equation"))->for_rank(b.shape(inputs[0]).size());
-    ValueId x =
-        b.einsum(equation.text(), {to_compute(context, inputs[0]), context.weight(kernel_)});
+    ValueId x = weighted_einsum(context, equation.text(), to_compute(context, inputs[0]), kernel_);
     if (bias_ != kNone) {
       x = b.add(x, context.weight(bias_));
     }

@@ -100,6 +100,10 @@ DTypePolicy policy_of(const ConfigObject& object, const DTypePolicy& policy) {
 
 }  // namespace
 
+std::string_view Layer::acting_class() const {
+  return acting() == nullptr ? std::string_view(class_name) : acting()->class_name;
+}
+
 DType Layer::output_dtype(std::span<const DType>) const {
   return dtype;
 }
@@ -134,11 +138,17 @@ int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dt
   weights.push_back({std::move(path), std::move(shape), weight_dtype, weight_trainable && trainable,
                      std::move(initializer), object_of_weight(config(), weight_name, "regularizer"),
                      object_of_weight(config(), weight_name, "constraint")});
+  const bool has_factors = weight_name == "kernel" || weight_name == "embeddings";
+  if (has_factors && config() != nullptr && integer_or(*config(), "lora_rank", 0) > 0) {
+    Lora& lora = weights.back().lora;
+    lora.rank = config()->integer("lora_rank");
+    lora.alpha = number_or(*config(), "lora_alpha", static_cast<double>(lora.rank));
+  }
+  weights.back().lora.inputs = std::max<size_t>(weights.back().shape.size(), 1) - 1;
   return static_cast<int>(weights.size()) - 1;
 }
 
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
-                                  Diagnostics&) {
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy) {
   const ConfigObject& object = config.object;
   const auto found = layer_table().find(object.class_name);
   MESHTRAIN_CHECK(found != layer_table().end(), "no layer {}", object.class_name);
@@ -238,7 +248,8 @@ Shape AxesLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) 
   for (const int64_t given : integers_of(value_or_null(config_, "axis"))) {
     const auto axis = axis_in(given, output.size());
     if (!axis || *axis == 0) {
-      shape_error(diagnostics, inputs, fmt::format("there is no axis {} beside the batch", given))
+      shape_error(diagnostics, inputs,
+                  fmt::format("axis {} is not a dimension after the batch", given))
           .help(fmt::format("`axis` counts the batch as 0: write 1 to {}, or -1 for the last",
                             output.size() - 1));
       return failed_shape();

@@ -8,6 +8,7 @@
 #include "config/layer_names.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
+#include "nn/lora.h"
 #include "nn/masks.h"
 #include "nn/regularizers.h"
 
@@ -99,6 +100,7 @@ class ModelBuilder {
     add_outputs(config);
     check_rows_of_outputs();
     report_unused();
+    add_lora_factors(model_.layers_, config.lora, diagnostics_);
     for (const auto& layer : model_.layers_) {
       model_.first_weight_.push_back(static_cast<int>(model_.weights_.size()));
       for (const Weight& weight : layer->weights) {
@@ -255,7 +257,7 @@ class ModelBuilder {
       return model_.layers_[call.layer].get();
     }
     try {
-      model_.layers_.push_back(make_layer(config, model_.policy_, diagnostics_));
+      model_.layers_.push_back(make_layer(config, model_.policy_));
     } catch (const ConfigError& error) {
       diagnostics_.append(error.diagnostics());
       call.layer = kNone;
@@ -411,6 +413,16 @@ int64_t Model::num_params(bool trainable_only) const {
   return count;
 }
 
+std::vector<int> Model::factors_of() const {
+  std::vector<int> out;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    for (const Weight& weight : layers_[i]->weights) {
+      out.push_back(weight.factor_of == kNone ? kNone : first_weight_[i] + weight.factor_of);
+    }
+  }
+  return out;
+}
+
 void Model::set_shards(std::span<const Shape> shards) {
   MESHTRAIN_CHECK(shards.size() == weights_.size(), "shards of {} weights for {}", shards.size(),
                   weights_.size());
@@ -462,18 +474,35 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}, {}, {}, {}, {}, {}, {}};
-    context.head_tail = head_tail;
-    context.generating = generating;
+    CallContext context{.builder = builder,
+                        .training = training,
+                        .step = step,
+                        .seed = seed,
+                        .compute_dtype = layer.dtype,
+                        .head_tail = head_tail,
+                        .generating = generating};
     const int first = first_weight_[call.layer];
-    const auto weight_of = [&](const Layer& owner, int at) {
+    const auto own_value = [&](const Layer& owner, int at) {
       const ValueId value = fresh[at] != kNone ? fresh[at] : builder.variable_use(parameters[at]);
       const bool cast = owner.casts_weights() && is_floating(builder.dtype(value));
       return cast ? builder.cast(value, layer.dtype) : value;
     };
-    context.weight = [&](int index) { return weight_of(layer, first + index); };
+    const auto factored = [&](const Layer& owner, int owners_first, int index) {
+      const Lora& lora = owner.weights[static_cast<size_t>(index)].lora;
+      FactoredWeight out{own_value(owner, owners_first + index)};
+      if (lora.rank > 0) {
+        out.a = own_value(owner, owners_first + lora.a);
+        out.b = own_value(owner, owners_first + lora.b);
+        out.scale = lora.scale();
+      }
+      return out;
+    };
+    context.factored = [&](int index) { return factored(layer, first, index); };
+    context.weight = [&](int index) {
+      return merged_weight(builder, factored(layer, first, index));
+    };
     context.tied_weight = [&](int index) {
-      return weight_of(*layer.tied, first_weight_[layer.tied_index] + index);
+      return merged_weight(builder, factored(*layer.tied, first_weight_[layer.tied_index], index));
     };
     context.update = [&](int index, ValueId value) { fresh[first + index] = value; };
     const ConfigObject* config = layer.config();

@@ -22,6 +22,26 @@ struct TensorProgram;  // tensor_program.h
 using Initializer = std::function<HostTensor(const Shape& shape, DType dtype, uint64_t seed,
                                              std::string_view path)>;
 
+// Low-rank factors A and B of a weight W, which reads as W + alpha / rank * A B (Hu et al. 2021,
+// arXiv:2106.09685). They train in its place. A has the first `inputs` dimensions of W and then
+// `rank`, B `rank` and then the other dimensions.
+struct Lora {
+  int64_t rank = 0;  // 0: none
+  double alpha = 0;
+  size_t inputs = 0;
+  int a = kNone, b = kNone;  // weights of the same layer
+
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+// A weight as a layer multiplies by it: W and, where it has them, the factors; in the dtype that
+// the layer computes in.
+struct FactoredWeight {
+  ValueId base = kNone;
+  ValueId a = kNone, b = kNone;
+  double scale = 1;
+};
+
 // A weight of a layer.
 struct Weight {
   std::string path;  // "d1/kernel", Keras' rules
@@ -39,6 +59,9 @@ struct Weight {
   int64_t pad_to = 1;
   // Model::set_shards(); empty before.
   Shape shards = {};
+  Lora lora = {};
+  // Of a low-rank factor: the weight of the same layer that it belongs to.
+  int factor_of = kNone;
 
   Shape stored_shape() const {
     Shape out = shape;
@@ -83,6 +106,8 @@ struct CallContext {
   // The weight's value in its compute layout (a fresh var_use in each call of it), or what `update`
   // gave it before in this step; in compute_dtype where the layer casts_weights().
   std::function<ValueId(int weight_index)> weight;
+  // The same in parts, for weighted_einsum() (lora.h); empty where `weight` gives something else.
+  std::function<FactoredWeight(int weight_index)> factored = {};
   // The value that a weight which does not train takes at the end of the step; only when training.
   std::function<void(int weight_index, ValueId value)> update;
   // Of each input: its mask (batch, steps), bool, or kNone.
@@ -137,6 +162,10 @@ class Layer {
   virtual std::vector<ExpertPin> expert_pins() const { return {}; }
   // The arguments as configured; null for a layer that keeps none.
   virtual const ConfigObject* config() const { return nullptr; }
+  // Those of the layer that computes the output: config(), or the inner layer's of a wrapper that
+  // changes only its weights.
+  virtual const ConfigObject* acting() const { return config(); }
+  std::string_view acting_class() const;
 
   std::string name;
   std::string class_name;
@@ -158,14 +187,11 @@ class Layer {
                  bool trainable = true);
   std::string path_prefix_;  // "d1/"
   friend class Model;
-  friend std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
-                                           Diagnostics& diagnostics);
+  friend std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy);
 };
 
-// `diagnostics` collects what is wrong with its arguments.
 // Creates a layer with this policy, unless its `dtype` overrides it.
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
-                                  Diagnostics& diagnostics);
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy);
 
 class Model {
  public:
@@ -200,6 +226,8 @@ class Model {
   // All weights in Keras order: layer by layer.
   const std::vector<const Weight*>& weights() const { return weights_; }
   int64_t num_params(bool trainable_only = false) const;
+  // Beside weights(): the index of the weight whose low-rank factor it is, else kNone.
+  std::vector<int> factors_of() const;
   // `shards`, beside weights(): in how many parts the mesh has each dimension. Before apply(), so
   // that layers choose a way to compute that keeps these parts.
   void set_shards(std::span<const Shape> shards);

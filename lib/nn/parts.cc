@@ -15,7 +15,7 @@ Shape CompositeLayer::build_part(Part& part, const ConfigObject& object,
     LayerConfig config;
     config.object = object;
     config.name.value = name + "/" + part.name;
-    part.layer = make_layer(config, {dtype, variable_dtype}, diagnostics);
+    part.layer = make_layer(config, {dtype, variable_dtype});
     part.layer->trainable = part.layer->trainable && trainable;
     part.first_weight = static_cast<int>(weights.size());
   }
@@ -59,25 +59,27 @@ ValueId CompositeLayer::call_part(CallContext& context, const Part& part,
   Builder& b = context.builder;
   const Layer& layer = *part.layer;
   const Builder::Scope scope = b.scope(part.name);
-  CallContext own{b,
-                  context.training,
-                  context.step,
-                  context.seed,
-                  layer.dtype,
-                  {},
-                  {},
-                  masks,
-                  {},
-                  {},
-                  context.add_loss,
-                  {}};
-  own.head_tail = context.head_tail;
-  own.generating = context.generating;
-  own.weight = [&](int index) {
-    const ValueId value = context.weight(part.first_weight + index);
-    return layer.casts_weights() && is_floating(b.dtype(value)) ? b.cast(value, layer.dtype)
-                                                                : value;
+  CallContext own{.builder = b,
+                  .training = context.training,
+                  .step = context.step,
+                  .seed = context.seed,
+                  .compute_dtype = layer.dtype,
+                  .masks = masks,
+                  .add_loss = context.add_loss,
+                  .head_tail = context.head_tail,
+                  .generating = context.generating};
+  const auto in_own_dtype = [&](ValueId value) {
+    const bool cast = value != kNone && layer.casts_weights() && is_floating(b.dtype(value));
+    return cast ? b.cast(value, layer.dtype) : value;
   };
+  own.weight = [&](int index) { return in_own_dtype(context.weight(part.first_weight + index)); };
+  if (context.factored) {
+    own.factored = [&](int index) {
+      const FactoredWeight whole = context.factored(part.first_weight + index);
+      return FactoredWeight{in_own_dtype(whole.base), in_own_dtype(whole.a), in_own_dtype(whole.b),
+                            whole.scale};
+    };
+  }
   own.update = [&](int index, ValueId value) { context.update(part.first_weight + index, value); };
   own.regularize = [](ValueId) {};
   own.pin = [](std::string_view, ValueId value) { return value; };

@@ -24,6 +24,8 @@ class SpectralNormalization final : public CompositeLayer {
  public:
   using CompositeLayer::CompositeLayer;
 
+  const ConfigObject* acting() const override { return &config_.arg("layer").object(); }
+
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!takes_one(inputs, diagnostics) || !takes_layer("layer", diagnostics) ||
         !is_whole_layer("layer", diagnostics)) {
@@ -52,6 +54,7 @@ class SpectralNormalization final : public CompositeLayer {
     own.weight = [&](int index) {
       return index == kKernel && normalized != kNone ? normalized : context.weight(place_of(index));
     };
+    own.factored = {};
     own.update = [&](int index, ValueId value) { context.update(place_of(index), value); };
     return to_compute(context, call_part(own, part_, inputs));
   }

@@ -137,7 +137,11 @@ class HubGroups {
   // A backbone has no use for the table of logits, and a masked language model none for the pooler.
   void leave_out_heads(std::vector<KerasGroup>& groups) const {
     const Layer* table = layer_named("token_embedding");
-    if (table != nullptr && table->weights.size() == 1) {
+    const auto is_reverse = [](const Weight& weight) {
+      return weight.path.ends_with("/reverse_embeddings");
+    };
+    if (table != nullptr &&
+        std::none_of(table->weights.begin(), table->weights.end(), is_reverse)) {
       groups.push_back({"", backbone_ + "reversible_embedding/vars/1"});
     }
     if (layer_named("pooled_dense") == nullptr) {

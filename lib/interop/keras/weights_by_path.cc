@@ -64,7 +64,7 @@ std::string name_in_list(const ConfigObject& stack, const std::string& name) {
 std::vector<PartGroup> part_groups(const Layer& layer, const std::string& group) {
   std::vector<PartGroup> out = {{group, layer.name, {}}};
   for (const Weight& weight : layer.weights) {
-    if (is_rnn_state(weight.path)) {
+    if (is_rnn_state(weight.path) || weight.factor_of != kNone) {
       continue;  // Keras keeps it in no file
     }
     std::vector<std::string> parts =
