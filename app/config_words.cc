@@ -61,9 +61,16 @@ void check_split_words(const std::vector<std::string>& words) {
 }  // namespace
 
 void ConfigWords::add_to(CLI::App& app, Steps steps) {
-  app.add_option("CONFIG", words,
-                 "Config files, merged left to right (- is standard input), and "
-                 "overrides: key.path=value, ~key, list+=item")
+  add_named_to(app, steps, "CONFIG", "Config files, merged left to right (- is standard input)");
+}
+
+void ConfigWords::add_source_to(CLI::App& app, Steps steps) {
+  add_named_to(app, steps, "RUN|CONFIG", "A run (runs/NAME/latest), or config files with weights");
+}
+
+void ConfigWords::add_named_to(CLI::App& app, Steps steps, const char* name,
+                               const std::string& meaning) {
+  app.add_option(name, words, meaning + ", and overrides: key.path=value, ~key, list+=item")
       ->option_text("[KEY=VALUE...]")
       ->required();
   add_flags(app, steps);

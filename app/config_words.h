@@ -21,6 +21,9 @@ struct ConfigWords {
 
   // CONFIG... and the flags.
   void add_to(CLI::App& app, Steps steps = Steps::kFit);
+  // The same where the words may name a run, or others as `name` and `meaning` say.
+  void add_source_to(CLI::App& app, Steps steps);
+  void add_named_to(CLI::App& app, Steps steps, const char* name, const std::string& meaning);
   // The flags alone.
   void add_flags(CLI::App& app, Steps steps = Steps::kFit);
   // A flag for `key`, and one that the help lists with the key, under "Config keys".

@@ -47,18 +47,19 @@ EngineOptions EngineFlags::options(const Invocation& invocation) const {
 }
 
 void ResumeFlags::add_to(CLI::App& app, ConfigWords& config) {
-  app.add_option("--allow", restore.allow,
-                 "A key that may differ from the checkpoint's all the same")
+  app.add_option("--allow", restore.allow, "Accept that this key differs from the checkpoint's")
       ->type_name("KEY")
       ->allow_extra_args(false)
       ->group("Resuming");
-  app.add_flag("--reset-cursor", restore.reset_cursor, "Begin the running epoch anew")
+  app.add_flag("--reset-cursor", restore.reset_cursor, "Restart the interrupted epoch")
       ->group("Resuming");
-  app.add_flag("--reset-optimizer", restore.reset_optimizer, "Take the weights alone")
+  app.add_flag("--reset-optimizer", restore.reset_optimizer,
+               "Load the weights only, and reset the optimizer's state")
       ->group("Resuming");
-  app.add_flag("--partial", restore.partial,
-               "Of the weights of another model, in a checkpoint or in fit.initial_weights, take "
-               "those that fit; the others are drawn, and named in a warning")
+  app.add_flag(
+         "--partial", restore.partial,
+         "Load only the weights whose path and shape match this model; initialize the others, "
+         "and name them in a warning")
       ->group("Resuming");
   config.add_key_flag(app, "--max-time", "23h30m", "run.max_time",
                       "Save and leave before this time is over");

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "checkpoint/restore.h"
+#include "config/config_changes.h"
 #include "output.h"
 #include "record/events.h"
 #include "subcommand.h"

@@ -67,7 +67,8 @@ void add_data_inspect(Subcommands& to) {
       "data inspect",
       "Samples, shapes, dtypes, ranges and class counts of a config's data, or of a file or folder",
       run_data_inspect);
-  options.config.add_to(app, Steps::kNone);
+  options.config.add_named_to(app, Steps::kNone, "CONFIG|FILE|FOLDER",
+                              "A config (- is standard input), or a data file or folder");
   add_format_flag(app, options.format);
   add_color_flag(app);
 }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/host.h"
-#include "checkpoint/restore.h"
+#include "checkpoint/data_cursor.h"
 #include "config/run_files.h"
 #include "config/source_like.h"
 #include "engine/check_ids.h"
@@ -213,7 +213,7 @@ int run_evaluate(const EvaluateOptions& options, Invocation& invocation) {
 void add_evaluate(Subcommands& to) {
   auto [app, options, subcommand] = to.add<EvaluateOptions>(
       "evaluate", "Loss and metrics of a run, or of a config with weights", run_evaluate);
-  options.config.add_to(app, Steps::kEvaluate);
+  options.config.add_source_to(app, Steps::kEvaluate);
   add_weights_flag(app, options.weights);
   app.add_flag("--details", options.details,
                "Also confusion matrix, precision and recall, ROC, residuals, the worst samples; "

@@ -236,7 +236,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
 void add_generate(Subcommands& to) {
   auto [app, options, subcommand] = to.add<GenerateOptions>(
       "generate", "Continue texts with a language model of a run", run_generate);
-  options.config.add_to(app, Steps::kNone);
+  options.config.add_source_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
   app.add_option("-p,--prompt", options.prompts, "A text to continue; may be repeated")
       ->type_name("TEXT")

@@ -114,9 +114,10 @@ void add_init(Subcommands& to) {
                           run_init);
   CLI::Option* const name = app.add_option("TEMPLATE", options.name, "Name of the template");
   CLI::Option* const from =
-      app.add_option("--from", options.from,
-                     "Writes a config from data: a table, a text, an .npz, HDF5 or IDX file, or a "
-                     "folder of images with one folder per class or with masks")
+      app.add_option(
+             "--from", options.from,
+             "Writes a config from data: a table, a text, an .npz, HDF5 or IDX file, a folder of "
+             "images or texts with one folder per class, or of images with masks")
           ->type_name("FILE|FOLDER")
           ->excludes(name);
   app.add_option("--label", options.label, "The column or array to predict, with --from")

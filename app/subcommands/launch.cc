@@ -118,7 +118,7 @@ int run_launch(const LaunchOptions& options, Invocation& invocation) {
     return run_train(options.train, invocation);  // which starts one process for each GPU here
   }
   if (mpirun.hosts.empty() && std::getenv("SLURM_JOB_ID") == nullptr) {  // whose hosts mpirun knows
-    refuse("E140", "how many processes, and where?",
+    refuse("E140", "`launch` needs `--processes` or `--hosts`",
            "--processes 4 for four on this machine, or --hosts node1:4,node2:4");
   }
   const SignalChanges& changes = config.run.on_signal;
@@ -176,8 +176,8 @@ void add_launch(Subcommands& to) {
   options.train.add_to(app);
   app.footer(
       "mpirun (Open MPI) starts the processes, and -v shows how. SIGTERM, SIGINT and SIGUSR1 save\n"
-      "and stop all of them, unless run.on_signal says otherwise; each signal's action must be\n"
-      "SIGUSR1's or SIGUSR2's.");
+      "and stop all processes. mpirun forwards only SIGUSR1 and SIGUSR2: in run.on_signal, every\n"
+      "other signal needs the action of one of these.");
 }
 
 }  // namespace meshtrain

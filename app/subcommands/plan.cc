@@ -43,15 +43,15 @@ int run_plan(const PlanOptions& options, Invocation&) {
 }  // namespace
 
 void add_plan(Subcommands& to) {
-  auto [app, options, subcommand] = to.add<PlanOptions>(
-      "plan",
-      "Layouts, bytes per device, collectives and time of a step; needs no data and no device, and "
-      "takes those of a cluster that is not here: --devices 64xH100",
-      run_plan);
+  auto [app, options, subcommand] =
+      to.add<PlanOptions>("plan",
+                          "Show layouts, memory, collectives and estimated step time without data "
+                          "or devices; --devices 64xH100 plans for another cluster",
+                          run_plan);
   options.config.add_to(app);
   options.config.add_key_flag(
       app, "--hardware", "FILE", "plan.hardware",
-      "Devices to estimate for, beside A100, H100, H200, B200, V100, T4, A10G, L4, L40S, RTX4090 "
+      "Devices to estimate for, besides A100, H100, H200, B200, V100, T4, A10G, L4, L40S, RTX4090 "
       "and cpu, or other values of theirs");
   app.add_option("--hosts", options.hosts,
                  "Hosts that the devices are in; default as the hardware has")

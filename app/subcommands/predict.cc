@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/host.h"
-#include "checkpoint/restore.h"
+#include "checkpoint/data_cursor.h"
 #include "config/source_classes.h"
 #include "config/source_like.h"
 #include "data/checks.h"
@@ -229,7 +229,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
 void add_predict(Subcommands& to) {
   auto [app, options, subcommand] = to.add<PredictOptions>(
       "predict", "Outputs of a run, or of a config with weights, for given samples", run_predict);
-  options.config.add_to(app, Steps::kNone);
+  options.config.add_source_to(app, Steps::kNone);
   add_weights_flag(app, options.weights);
   app.add_option("-i,--input", options.input,
                  "Samples: NumPy, HDF5, IDX, images, or a file or folder like those of data.train")

@@ -71,7 +71,8 @@ std::vector<std::string> chosen_runs(const RunsPruneOptions& options) {
 
 int run_runs_prune(const RunsPruneOptions& options, Invocation&) {
   if (options.keep < 0 && options.older.empty() && !options.failed && !options.checkpoints) {
-    refuse("E140", "which runs?", "--keep 3, --older 7d, --failed, or --checkpoints of all runs");
+    refuse("E140", "`prune` needs a selection",
+           "--keep 3, --older 7d, --failed, or --checkpoints of all runs");
   }
   int64_t bytes = 0;
   size_t count = 0;

@@ -35,8 +35,7 @@ int run_suggest(const SuggestOptions& options, Invocation&) {
 
 void add_suggest(Subcommands& to) {
   auto [app, options, subcommand] = to.add<SuggestOptions>(
-      "suggest",
-      "A mesh and layout rules to paste, and what each saves, from the plans of all of them",
+      "suggest", "Suggest a mesh and layout rules to paste, with the saving of each rule",
       run_suggest);
   options.config.add_to(app, Steps::kNone);
   app.add_option("--hosts", options.hosts,

@@ -68,9 +68,10 @@ void TrainOptions::add_to(CLI::App& app) {
       ->type_name("N")
       ->check(whole_number(1, kMostProfiled));
   add_run_dir_flag(app, run_dir, "Where results go; default runs/NAME/ID, never overwritten");
-  app.add_flag("-r{auto},--resume{auto}", resume,
-               "Continue from a checkpoint. auto, or no word: from the newest, or start afresh. "
-               "As --resume=best")
+  app.add_flag(
+         "-r{auto},--resume{auto}", resume,
+         "Resume from a checkpoint. Alone, or auto: from the newest, else a new run. latest and "
+         "best require one; PATH is a run or a checkpoint. As --resume=best")
       ->option_text("[=auto|latest|best|PATH]")
       ->group("Resuming");
   resuming.add_to(app, config);

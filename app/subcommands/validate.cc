@@ -169,7 +169,8 @@ int run_validate(const ValidateOptions& options, Invocation&) {
 
 void add_validate(Subcommands& to) {
   auto [app, options, subcommand] = to.add<ValidateOptions>(
-      "validate", "All problems of a config at once, in milliseconds", run_validate);
+      "validate", "Check a config without its data, in milliseconds; --data also checks the data",
+      run_validate);
   options.config.add_to(app);
   app.add_flag("--data", options.scan, "Reads all data, as `train` does");
   add_format_flag(app, options.format, {"text", "json", "sarif"});

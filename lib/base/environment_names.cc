@@ -12,7 +12,9 @@ using Reader = EnvironmentName::Reader;
 constexpr EnvironmentName kNames[] = {
     {"MESHTRAIN_DATA", Reader::kUser, "folder of mnist, cifar10 and other data sets by name"},
     {"MESHTRAIN_CACHE", Reader::kUser,
-     "folder of downloads, caches of data and compiled kernels; default ~/.cache/meshtrain"},
+     "folder of downloads, compiled kernels (default ~/.cache/meshtrain) and caches of data "
+     "(default "
+     "$TMPDIR, else /var/tmp)"},
     {"MESHTRAIN_DEVICES", Reader::kUser, "devices of the mesh, as --devices, which wins"},
     {"MESHTRAIN_OFFLINE", Reader::kUser, "when set, `data fetch` uses no network"},
     {"MESHTRAIN_NET_INTERFACE", Reader::kUser, "network interface between processes; default any"},

@@ -13,7 +13,7 @@ constexpr ErrorCode kCodes[] = {
      "A config holds at least `model` and `data`. `meshtrain init quickstart > first.yaml` writes "
      "one that trains."},
     {"E102", "the config is too large",
-     "Data do not belong into a config: put them into a file of their own (npy, csv, text) and "
+     "Data do not belong in a config: put them into a file of their own (npy, csv, text) and "
      "name that under `data`."},
     {"E103", "the config is no UTF-8 text",
      "Save the file as UTF-8 without NUL bytes; the message says at which byte another encoding "
@@ -27,9 +27,8 @@ constexpr ErrorCode kCodes[] = {
     {"E106", "nested too deep",
      "Maps, lists, blocks or uses within each other have a limit, so that no text can exhaust "
      "memory."},
-    {"E107", "aliases make too much",
-     "An alias that contains itself, or aliases of aliases whose expansion is larger than any "
-     "config."},
+    {"E107", "aliases expand to too much",
+     "An alias contains itself, or nested aliases expand beyond the size limit of a config."},
     {"E108", "an alias without its anchor",
      "`*name` refers to an `&name` above it. A regular expression that begins with `*` must be "
      "quoted, and usually is meant as `.*`."},
@@ -60,7 +59,8 @@ constexpr ErrorCode kCodes[] = {
      "The message has the nearest names. What Keras has and this program does not is said so."},
     {"E123", "the loss does not fit its output",
      "Targets and outputs must have shapes that the loss can compare: class numbers for sparse "
-     "losses, one-hot rows for the others. Sample weights must fit the values that come of it."},
+     "losses, one-hot rows for the others. Sample weights have the shape of the loss values, or "
+     "its first dimensions."},
     {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
     {"E130", "`extends` cannot be followed",
      "It names files by relative paths, without a circle. Those outside of the config's folder end "
@@ -152,7 +152,7 @@ constexpr ErrorCode kCodes[] = {
     {"E316", "no samples are left",
      "A slice, a split or `validation_split` is empty. Each part needs at least one sample."},
     {"E317", "class weights cannot be used",
-     "They need targets that are class numbers; weights of single samples belong into the data."},
+     "They need targets that are class numbers; weights of single samples belong in the data."},
     {"E318", "a damaged vocabulary or text",
      "A vocabulary lists each character, or text, once; texts are UTF-8."},
     {"E320", "no HDF5 file, or a damaged one",
@@ -188,12 +188,15 @@ constexpr ErrorCode kCodes[] = {
      "in each of its checkpoints."},
     {"E403", "a changed manifest or data.json",
      "Its checksum does not match: it was edited or damaged."},
-    {"E404", "a weights or checkpoint file is missing",
-     "It was moved or removed, or the path is wrong."},
+    {"E404", "a weights or checkpoint file is missing or damaged",
+     "The path is wrong, the file was moved or removed, or its size or checksum is not the one "
+     "that was written. Resume from an older checkpoint; `meshtrain verify RUN` checks all of "
+     "them."},
     {"E405", "a weights file that is not read",
      "Cut off, damaged, or of another kind. .safetensors, .npz, .weights.h5 and .keras are read."},
-    {"E406", "a file is damaged or refused",
-     "Its checksum is wrong, or it would read other files (links in HDF5), which is refused."},
+    {"E406", "a file or name that is refused",
+     "It is a link or a special file, its name leads out of the checkpoint, or it would read other "
+     "files, as links in HDF5 do."},
     {"E407", "shards do not cover their tensor",
      "Shards overlap, are missing, or have the wrong size: a checkpoint put together from two."},
     {"E408", "a checkpoint of a newer program",
@@ -210,14 +213,14 @@ constexpr ErrorCode kCodes[] = {
     {"E413", "the place in the data cannot be found",
      "The data or their order changed. `--reset-cursor` begins the epoch anew."},
     {"E414", "a checkpoint with NaN or infinity",
-     "Such a state is never gone on from. Use an earlier checkpoint."},
+     "Training never resumes from such a state. Use an earlier checkpoint."},
     {"E415", "a file that could run code",
      "Pickled files and Lambda layers can, so they are never read. Convert files to .safetensors "
      "where they were made; write the function of a Lambda as an expression."},
     {"E416", "a model that cannot be taken over",
      "The message names the layer, or the field of config.json, and what is not there."},
-    {"E417", "a model that cannot be said in Keras, ONNX or transformers",
-     "The message names the part that the other has no words for."},
+    {"E417", "a model that cannot be exported in this format",
+     "The message names the part that Keras, ONNX or transformers cannot represent."},
     {"E420", "no space for a checkpoint",
      "Free some, write elsewhere (`-o`), or keep fewer (`checkpoint.keep`). Older checkpoints are "
      "untouched."},
@@ -302,11 +305,10 @@ constexpr ErrorCode kCodes[] = {
     {"W124", "an output that is always the same",
      "Softmax makes the values of a sample add up to 1, so that a single one is 1. For yes or no "
      "take a sigmoid, for several classes a unit each."},
-    {"W125", "a model that sees what it is to predict",
-     "Targets are the ids that follow, and a layer lets a step see later ones, as layers that go "
-     "backwards, convolutions with `padding: same` and attention without a causal mask do. Such a "
-     "model copies: its loss falls to "
-     "almost 0, and it generates nothing."},
+    {"W125", "a layer leaks later steps into the prediction",
+     "The targets are the next ids, but a layer reads later steps: a backward RNN, a convolution "
+     "with `padding: same`, or attention without a causal mask. The model learns to copy its "
+     "input, its loss falls to almost 0, and it cannot generate text."},
     {"W126", "attention that stores its scores",
      "There is a score for each pair of steps, so that their memory grows with the square of the "
      "steps; training keeps them until the gradient. Attention over products computes block by "
@@ -330,10 +332,10 @@ constexpr ErrorCode kCodes[] = {
      "The entries that are left out at the end are `null`: `[model]` of a matrix splits its rows. "
      "Write all entries: `[model, null]`."},
     {"W207", "layouts over the axis that splits the batch",
-     "On a mesh of one axis that axis splits the batch, as in Keras, unless `batch_dim_name` names "
-     "another. A weight that is laid out over the axis of the batch is sharded in memory and whole "
-     "while a step computes: FSDP. To split the products themselves, give the batch an axis of its "
-     "own, of size 1 where all devices work on one sample."},
+     "On a mesh with one axis, that axis splits the batch, as in Keras. A weight sharded over it "
+     "is stored in shards and all-gathered in each step (FSDP). For tensor parallelism, give the "
+     "batch an axis of its own: `shape: [1, N], axis_names: [batch, model]`. For FSDP on "
+     "purpose, set `batch_dim_name`."},
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},
@@ -399,12 +401,11 @@ constexpr ErrorCode kCodes[] = {
      "times when it starts such ranks; with SLURM_PMIX_FENCE=ring it did not."},
     {"W617", "the secret of a run can be guessed",
      "Processes of a run prove to each other that they know its secret. Without MESHTRAIN_TOKEN "
-     "the "
-     "secret is made of the port and the number of the job, which others can find out: who reaches "
-     "rank 0 before the ranks do reads data and weights. On a network or a machine with other "
-     "users "
-     "set MESHTRAIN_TOKEN to the same random text for all ranks: `export MESHTRAIN_TOKEN=$(openssl "
-     "rand -hex 32)` before `srun`; for a torchrun on each host, from a file that only you read."},
+     "the secret is made of the port and the number of the job, which others can find out. A "
+     "program that connects to rank 0 before the ranks do can read data and weights. On a "
+     "network or a machine with other users set MESHTRAIN_TOKEN to the same random text for all "
+     "ranks: `export MESHTRAIN_TOKEN=$(openssl rand -hex 32)` before `srun`; for a torchrun on "
+     "each host, from a file that only you read."},
     {"W618", "rank 0 listens at all addresses of its host",
      "MASTER_ADDR is not an address of a network of that host, as with a service of Kubernetes or "
      "a name that leads to 127.0.1.1. MESHTRAIN_NET_INTERFACE names the network to use."},
@@ -413,8 +414,8 @@ constexpr ErrorCode kCodes[] = {
      "Virtual devices on GPUs are written out: `gpu:0x8`. Without the program's GPU part it takes "
      "none; the message says how to get that."},
     {"W621", "`--hosts` or a file of hardware without an estimate",
-     "`plan` knows how fast devices on paper are (`64xH100`), and with a file of hardware virtual "
-     "ones on the processor. GPUs of this machine it does not look at."},
+     "`plan` estimates times only for `--devices 64xH100` and the like, and for `cpu:N` with a "
+     "file of hardware. It does not measure this machine's GPUs."},
     {"W622", "a folder of compiled kernels that others can write",
      "What lies there runs on the GPU and in this process, so it must be this user's alone: `chmod "
      "go-w FOLDER`, or another MESHTRAIN_CACHE. Until then kernels are compiled anew each time."},

@@ -1,3 +1,4 @@
+// The median of numbers.
 #pragma once
 
 #include <algorithm>

@@ -23,6 +23,11 @@ void sync_folder(const std::string& path) {
   }
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void use_handler_stack() {
   stack_t now = {};
   if (::sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) {

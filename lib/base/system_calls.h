@@ -26,6 +26,9 @@ auto retrying(Call&& call) {
 // cannot be asked (EINVAL) does it by itself. Throws FileError (exit 74).
 void sync_folder(const std::string& path);
 
+// Whether the process ignores a signal.
+bool is_ignored(int signal);
+
 // While it lives, this thread gets no signals, nor do the threads that are made in it as long as
 // they live: signals are for the main thread.
 class SignalsBlocked {

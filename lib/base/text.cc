@@ -40,7 +40,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 }
 
 std::string_view trim(std::string_view text) {
-  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   while (!text.empty() && is_space(text.front())) {
     text.remove_prefix(1);
   }

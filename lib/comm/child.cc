@@ -25,11 +25,6 @@ namespace {
 
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-bool is_ignored(int number) {
-  struct sigaction now = {};
-  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 // Arguments of execvpe(), built before fork(): a child of a process with threads must not allocate.
 class PointerList {
  public:

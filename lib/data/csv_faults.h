@@ -20,10 +20,10 @@ struct CsvFaults {
     std::string file = {};                 // which has it
   };
 
-  Kind not_number{
-      "E310",
-      "`features` chooses columns, `categorical` makes texts to ids, `dates` takes dates, "
-      "`dtype: float32` takes fractions"};
+  Kind not_number{"E310",
+                  "select columns with `features`, turn texts into ids with `categorical` and "
+                  "dates into numbers "
+                  "with `dates`, or read fractions with `dtype: float32`"};
   Kind no_file{"E300",
                "`directory` is the folder of the files, `extension` stands behind each name"};
   Kind no_date{"E310",

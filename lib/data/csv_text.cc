@@ -263,13 +263,7 @@ std::optional<double> parse_decimal(std::string_view text) {
   if (const auto value = parse_short_decimal(text.data(), text.data() + text.size())) {
     return value;
   }
-  const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
-  while (!text.empty() && is_space(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && is_space(text.back())) {
-    text.remove_suffix(1);
-  }
+  text = trim(text);
   const bool has_plus = text.starts_with('+');
   const char* const begin = text.data() + (has_plus ? 1 : 0);
   const char* const end = text.data() + text.size();

@@ -103,13 +103,13 @@ SeriesOptions checked_series(const ConfigObject& source) {
   }
   if (series.target_length.value) {
     throw ConfigError("E113", series.target_length.loc,
-                      "`target_length` beside `y: x` needs a `horizon`: without one the window is "
+                      "`target_length` with `y: x` needs a `horizon`: without one the window is "
                       "its own target")
         .help("`horizon: 1` makes the rows behind the window the target");
   }
   if (series.target.value) {
     throw ConfigError("E113", series.target.loc,
-                      "`target: sequence` beside `y: x` needs a `horizon`: without one the window "
+                      "`target: sequence` with `y: x` needs a `horizon`: without one the window "
                       "is its own target")
         .help("`horizon: 1` makes the row behind each step its target");
   }

@@ -43,7 +43,7 @@ struct ArraysDraft {
 };
 
 std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
-  const Shape sample(draft.x->shape().begin() + 1, draft.x->shape().end());
+  const Shape sample = without_first(draft.x->shape());
   const bool is_bytes = draft.x->dtype() == DType::kUInt8;
   const bool is_image = (sample.size() == 3 || (sample.size() == 2 && is_bytes)) &&
                         sample[0] >= kLeastImage && sample[1] >= kLeastImage;
@@ -51,7 +51,7 @@ std::string arrays_config(const std::string& path, const ArraysDraft& draft) {
   const bool are_classes = largest_class.has_value();
   std::optional<Shape> label;
   if (draft.y != nullptr) {
-    label = Shape(draft.y->shape().begin() + 1, draft.y->shape().end());
+    label = without_first(draft.y->shape());
   }
   if (label && label->size() > 1) {
     throw ConfigError("E327", {},

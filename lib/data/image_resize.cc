@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/aspect_ratio.h"
 
 namespace meshtrain {
 namespace {
@@ -91,17 +92,11 @@ std::vector<Taps> taps_of(const Side& side, int64_t size, const std::string& int
   return all;
 }
 
-// The size of one side that fits the other to the aspect ratio, as Keras rounds it.
-int64_t fitting(int64_t other, int64_t target, int64_t other_target) {
-  return static_cast<int64_t>(static_cast<double>(other * target) /
-                              static_cast<double>(other_target));
-}
-
 // Returns the ranges of the image's rows and columns that are used.
 std::pair<Side, Side> sides_of(const Image& image, const ImageSize& size) {
   Side rows{0, image.height}, columns{0, image.width};
-  const int64_t height = fitting(image.width, size.height, size.width);
-  const int64_t width = fitting(image.height, size.width, size.height);
+  const int64_t height = fitting_side(image.width, size.height, size.width);
+  const int64_t width = fitting_side(image.height, size.width, size.height);
   if (size.crop_to_aspect_ratio) {
     rows.length = std::clamp<int64_t>(height, 1, image.height);
     columns.length = std::clamp<int64_t>(width, 1, image.width);

@@ -158,7 +158,7 @@ Dataset::Array& ids_of(Dataset& dataset, const SourceLoc& loc) {
     refuse(fmt::format("have {}",
                        inputs.size() == 1
                            ? fmt::format("samples of {} {}", dtype_name(inputs[0]->rows->dtype()),
-                                         shape_string({shape.begin() + 1, shape.end()}))
+                                         shape_string(without_first(shape)))
                            : fmt::format("{} inputs", inputs.size())),
            "it takes one input: a sequence of integers");
   }

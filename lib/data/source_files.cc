@@ -113,10 +113,10 @@ std::string shown_paths(const ConfigValue& paths) {
 RowsPtr join_files(std::vector<FileArray> files, const SourceLoc& loc) {
   std::vector<RowsPtr> parts;
   const Rows& first = *files.front().rows;
-  const Shape sample(first.shape().begin() + 1, first.shape().end());
+  const Shape sample = without_first(first.shape());
   for (FileArray& file : files) {
     const Rows& rows = *file.rows;
-    const Shape own(rows.shape().begin() + 1, rows.shape().end());
+    const Shape own = without_first(rows.shape());
     if (own != sample) {
       throw ConfigError("E304", loc,
                         fmt::format("`{}`: samples of shape {}; those of `{}` are {}", file.path,

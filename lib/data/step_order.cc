@@ -61,7 +61,7 @@ void order_steps(Dataset& dataset, int64_t shards, const SourceLoc& loc) {
       throw ConfigError("E324", loc,
                         fmt::format("`head_tail` is for data with the same steps in all arrays: "
                                     "samples of `{}` are {}, not ({}, ...)",
-                                    name, shape_string({shape.begin() + 1, shape.end()}), steps))
+                                    name, shape_string(without_first(shape)), steps))
           .help("leave `head_tail` out");
     }
     rows = std::make_shared<OrderedRows>(std::move(rows), shards);

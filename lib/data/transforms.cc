@@ -125,7 +125,7 @@ RowsPtr rescaled(const ConfigObject& transform, RowsPtr rows, const std::string&
 
 RowsPtr reshaped(const ConfigObject& transform, RowsPtr rows, const std::string& name) {
   Shape shape = transform.arg("target_shape").integers();
-  const Shape old_sample(rows->shape().begin() + 1, rows->shape().end());
+  const Shape old_sample = without_first(rows->shape());
   const int64_t elements = num_elements(old_sample);
   int64_t known = 1;
   int64_t* unknown = nullptr;

@@ -29,7 +29,7 @@ Session::Session() {
   return_errors(MPI_COMM_SELF);
   if (level < MPI_THREAD_FUNNELED) {
     throw RuntimeFailure(ExitCode::kRankLost,
-                         "this MPI allows no other threads beside the one that uses it");
+                         "this MPI allows no threads other than the one that uses it");
   }
   check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
   return_errors(comm_);

@@ -218,12 +218,12 @@ TcpGroup::TcpGroup(const TcpOptions& options)
   MESHTRAIN_CHECK(rank_ >= 0 && rank_ < size_, "rank {} of {}", rank_, size_);
   if (rank_ == 0 && size_ > 1) {
     if (options.is_guessable) {
-      warn(
-          options, "W617",
-          fmt::format("the secret of this run can be guessed: who reaches port {} of this host and "
-                      "knows the job can take part in it",
-                      options.port),
-          "export MESHTRAIN_TOKEN=$(openssl rand -hex 32), the same for all ranks");
+      warn(options, "W617",
+           fmt::format(
+               "the secret of this run can be guessed: any program that reaches port {} of this "
+               "host and knows the job's number can join the run",
+               options.port),
+           "export MESHTRAIN_TOKEN=$(openssl rand -hex 32), the same for all ranks");
     }
     allow_open_files(most_sockets(size_));
     links_ = accept_ranks(listen_for_ranks(options), options.token, size_, options.join_seconds,

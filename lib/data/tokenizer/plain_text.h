@@ -12,7 +12,8 @@ using Replacement = std::pair<std::string, std::string>;  // each occurrence, an
 
 std::string replace_all(std::string text, const Replacement& by);
 
-// Bytes of white space (Unicode's White_Space) at the begin and at the end of a text.
+bool is_white_space(char32_t c);  // Unicode's White_Space
+// Bytes of white space at the begin and at the end of a text.
 size_t white_space_at_begin(std::string_view text);
 size_t white_space_at_end(std::string_view text);
 

@@ -8,15 +8,10 @@
 
 #include "base/diagnostic.h"
 #include "base/utf8.h"
+#include "data/tokenizer/plain_text.h"
 
 namespace meshtrain {
 namespace {
-
-bool is_space(char32_t c) {
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return (c >= 9 && c <= 13) || c == 0x85 || category == UTF8PROC_CATEGORY_ZS ||
-         category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
-}
 
 bool is_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r')
@@ -157,7 +152,7 @@ std::string bert_normalized(std::string_view text, const BertNormalizer& normali
       return;
     const char* const around = normalizer.parts_chinese && is_chinese(c) ? " " : "";
     out += around;
-    out += normalizer.cleans && is_space(c) ? " " : bytes;
+    out += normalizer.cleans && is_white_space(c) ? " " : bytes;
     out += around;
   });
   if (normalizer.strips_accents)
@@ -175,7 +170,7 @@ void for_each_bert_word(std::string_view text, const std::function<void(std::str
   for (size_t at = 0; at < text.size();) {
     const size_t length = utf8_length(text, at);
     const char32_t c = code_point(text.substr(at, length));
-    if (is_space(c)) {
+    if (is_white_space(c)) {
       end_word(at, at + length);
     } else if (is_punctuation(c)) {
       end_word(at, at);
