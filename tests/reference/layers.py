@@ -22,6 +22,16 @@ import operation_cases
 import splitmix
 from made_layers import made
 
+add_weight = keras.Layer.add_weight
+
+
+def add_wide_weight(layer, *args, name=None, dtype=None, **kwargs):
+    """Low-rank factors are float32 in Keras, whatever the policy: their gradients then are, too."""
+    is_factor = name is not None and name.startswith("lora_")
+    return add_weight(layer, *args, name=name, dtype="float64" if is_factor else dtype, **kwargs)
+
+
+keras.Layer.add_weight = add_wide_weight
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 WHOLE = 36  # tensors of up to so many elements are written whole
 SAMPLES = 18

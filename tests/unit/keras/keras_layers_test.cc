@@ -356,7 +356,7 @@ TEST_CASE("every layer of the catalogue has a golden" * doctest::test_suite("hos
 }
 
 TEST_CASE("core layers and activations are Keras'") {
-  CHECK(check_file("layers").size() == 29);
+  CHECK(check_file("layers").size() == 32);
 }
 TEST_CASE("convolutions are Keras'") {
   CHECK(check_file("layers_convolution").size() == 10);
