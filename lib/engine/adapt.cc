@@ -93,7 +93,7 @@ std::vector<bool> kept_dims(const Layer& layer, size_t rank) {
     return kept;
   }
   for (const int64_t a : integers_of(axis)) {
-    kept[static_cast<size_t>(a < 0 ? a + static_cast<int64_t>(rank) : a)] = true;
+    kept[static_cast<size_t>(normal_axis(a, rank))] = true;
   }
   return kept;
 }

@@ -109,12 +109,10 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
 
 // The rows of a layer's table by id; 0 for other layers.
 int64_t embedding_rows(const Layer& layer) {
-  const bool is_embedding =
-      layer.class_name == "Embedding" || layer.class_name == "ReversibleEmbedding";
-  return is_embedding ? layer.config()->integer("input_dim")
-         : layer.class_name == "TokenAndPositionEmbedding"
-             ? layer.config()->integer("vocabulary_size")
-             : 0;
+  const std::string_view name = layer.acting_class();
+  return name == "Embedding" || name == "ReversibleEmbedding" ? layer.acting()->integer("input_dim")
+         : name == "TokenAndPositionEmbedding" ? layer.acting()->integer("vocabulary_size")
+                                               : 0;
 }
 
 // The embedding of the fewest rows that an input feeds directly, or null.

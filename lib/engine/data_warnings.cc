@@ -198,7 +198,7 @@ const Layer* takes_unscaled(const Model& model, int input) {
       continue;
     }
     const Layer& layer = *model.layers()[static_cast<size_t>(call.layer)];
-    const std::string_view name = layer.class_name;
+    const std::string_view name = layer.acting_class();
     if (has_part(name, "Dense") || has_part(name, "Conv")) {
       return &layer;
     }

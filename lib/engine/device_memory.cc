@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "engine/memory_advice.h"
+#include "exec/executor.h"
 #include "exec/gpu_memory.h"
 #include "exec/shard_map.h"
 #include "passes/memory.h"
@@ -157,11 +158,7 @@ int64_t bytes_of(const Setup& setup, const Variable& v) {
 }
 
 int64_t variable_bytes(const Setup& setup) {
-  constexpr int64_t kAlignment = 256;
-  int64_t total = 0;
-  for (const Variable& v : setup.variables())
-    total += (std::max<int64_t>(bytes_of(setup, v), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  return total;
+  return variable_store_bytes(setup.part(), setup.variables());
 }
 
 // Changes that keep the model and the optimizer, the smallest first.

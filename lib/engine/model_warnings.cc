@@ -32,7 +32,7 @@ void warn_of_later_steps(const Config& config, const Model& model, Diagnostics& 
                ? "TransformerDecoder without a second input is causal"
            : is_recurrent_class(layer.class_name)
                ? "a layer that goes forward sees earlier steps alone"
-           : layer.class_name.find("Conv1D") != std::string::npos
+           : layer.acting_class().find("Conv1D") != std::string::npos
                ? "`padding: causal` sees earlier steps alone"
                : "write `call: {use_causal_mask: true}`");
     return;

@@ -54,7 +54,7 @@ PlanSearch::PlanSearch(const Config& config, int64_t hosts) : hosts_(hosts) {
       std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   num_devices_ = request_.count && !request_.is_auto ? *request_.count : of_shape;
   if (num_devices_ == 1 && shape.empty()) {
-    throw ConfigError("E210", mesh.devices.loc, "how many devices shall the mesh have?")
+    throw ConfigError("E210", mesh.devices.loc, "the number of devices is missing")
         .help("--devices cpu:8, or --devices 8xH100");
   }
   if (hosts > 0 && num_devices_ % hosts != 0) {

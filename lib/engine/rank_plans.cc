@@ -180,7 +180,7 @@ std::string suggestions_text(const std::vector<SuggestedLayout>& layouts,
            gain(rule.seconds_saved >= 0, seconds_text(std::abs(rule.seconds_saved)) + " a step"),
            gain(rule.bytes_saved >= 0, format_bytes(std::abs(rule.bytes_saved)) + " on a device")});
     }
-    out += "# beside the same without the rule:\n" + aligned_columns(rows);
+    out += "# compared with the same layout without the rule:\n" + aligned_columns(rows);
   }
   std::vector<std::vector<std::string>> rows;
   for (const SuggestedLayout& layout : layouts) {

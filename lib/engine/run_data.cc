@@ -61,8 +61,7 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
 }
 
 Shape sample_shape(const Dataset::Array& array) {
-  const Shape& shape = array.rows->shape();
-  return {shape.begin() + 1, shape.end()};
+  return without_first(array.rows->shape());
 }
 
 std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {

@@ -71,12 +71,6 @@ void catch_signal(int number, SignalAction what) {
   sigaction(number, &action, nullptr);
 }
 
-// Signals that were ignored when the process began (nohup) are still ignored.
-bool is_ignored(int number) {
-  struct sigaction now = {};
-  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 // Returns the action that `changes` sets for a signal.
 std::optional<SignalAction> changed_action(const KnownSignal& known, const SignalChanges& changes) {
   const auto change = std::find_if(changes.begin(), changes.end(),
@@ -91,7 +85,7 @@ void catch_run_signals(const SignalChanges& changes) {
   for (const KnownSignal& known : kSignals) {
     if (const std::optional<SignalAction> action = changed_action(known, changes)) {
       catch_signal(known.number, *action);
-    } else if (!is_ignored(known.number)) {
+    } else if (!is_ignored(known.number)) {  // as nohup has it when the process begins
       catch_signal(known.number, known.action);
     }
   }

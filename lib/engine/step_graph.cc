@@ -5,6 +5,7 @@
 #include "engine/step_frame.h"
 #include "nn/batch_transforms.h"
 #include "nn/head_loss.h"
+#include "nn/loss_functions.h"
 #include "nn/mixing.h"
 #include "nn/regularizers.h"
 
@@ -85,7 +86,8 @@ void StepGraphs::check_transforms(Diagnostics& diagnostics) const {
       continue;
     }
     const auto sparse = std::find_if(losses_.begin(), losses_.end(), [](const OutputLoss& loss) {
-      return loss.loss.class_name == "SparseCategoricalCrossentropy";
+      const TargetKind targets = loss_targets(loss.loss.class_name);
+      return targets != TargetKind::kLikeOutput && targets != TargetKind::kAny;
     });
     if (sparse != losses_.end() &&
         is_floating(data_.targets[static_cast<size_t>(sparse->output)].dtype)) {
@@ -93,7 +95,9 @@ void StepGraphs::check_transforms(Diagnostics& diagnostics) const {
           .error("E113", transform.loc,
                  fmt::format("`{}` mixes targets, and `{}` takes class ids", transform.class_name,
                              sparse->loss.spelled))
-          .help(kMixedTargetsHelp);
+          .help(loss_targets(sparse->loss.class_name) == TargetKind::kLabelSequence
+                    ? "sequences of labels have no mean: leave it out"
+                    : kMixedTargetsHelp);
     }
   }
 }

@@ -65,9 +65,9 @@ void StepGraphs::check_weights(const ConfigObject& object, const std::string& wh
       return b.input(name, with_batch(kSomeBatch, shape), dtype, true);
     };
     const ValueId y = input("y", data_.targets[output].shape, target.dtype);
-    const ValueId p = input("p", Shape(prediction.begin() + 1, prediction.end()), dtype_);
+    const ValueId p = input("p", without_first(prediction), dtype_);
     for (const auto& [name, shape] : outputs) {
-      b.name_value(name, input(name.c_str(), Shape(shape.begin() + 1, shape.end()), dtype_));
+      b.name_value(name, input(name.c_str(), without_first(shape), dtype_));
     }
     compare(b, y, p, weighs ? input("weight", data_.sample_weight_shape, dtype_) : kNone);
   };

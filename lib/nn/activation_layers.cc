@@ -47,7 +47,7 @@ class PReLU : public FloatLayer {
     if (is_failed(output)) {
       return output;
     }
-    Shape alpha(output.begin() + 1, output.end());
+    Shape alpha = without_first(output);
     for (const int64_t axis : integers_of(value_or_null(config_, "shared_axes"))) {
       if (axis < 1 || axis >= static_cast<int64_t>(output.size())) {
         argument_error(diagnostics, "shared_axes",

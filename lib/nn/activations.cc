@@ -46,14 +46,12 @@ ValueId gelu(Builder& b, ValueId x, bool approximate) {
   return b.unary(approximate ? "gelu_tanh" : "gelu", x);
 }
 
-int normal_axis(Builder& b, ValueId x, int64_t axis) {
-  const auto rank = static_cast<int64_t>(b.shape(x).size());
-  MESHTRAIN_CHECK(axis >= -rank && axis < rank, "axis {} of rank {}", axis, rank);
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
+int axis_of(Builder& b, ValueId x, int64_t axis) {
+  return static_cast<int>(normal_axis(axis, b.shape(x).size()));
 }
 
 ValueId glu(Builder& b, ValueId x, int64_t axis_given) {
-  const int axis = normal_axis(b, x, axis_given);
+  const int axis = axis_of(b, x, axis_given);
   const int64_t size = b.shape(x)[axis];
   MESHTRAIN_CHECK(size % 2 == 0, "glu of an odd dimension {}", size);
   const ValueId value = b.slice(x, axis, 0, size / 2);
@@ -64,7 +62,7 @@ ValueId glu(Builder& b, ValueId x, int64_t axis_given) {
 // downwards, the support is where 1 + k z_k > sum of the first k, tau = (that sum - 1) / k at the
 // last such k, and the result is max(z - tau, 0).
 ValueId sparsemax(Builder& b, ValueId x, int64_t axis_given) {
-  const int axis = normal_axis(b, x, axis_given);
+  const int axis = axis_of(b, x, axis_given);
   const int last = static_cast<int>(b.shape(x).size()) - 1;
   std::vector<int64_t> swap(last + 1);
   for (int i = 0; i <= last; ++i) {
@@ -173,7 +171,7 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
 std::vector<int64_t> normal_axes(Builder& b, ValueId x, const std::vector<int64_t>& axes) {
   std::vector<int64_t> out;
   for (const int64_t axis : axes) {
-    out.push_back(normal_axis(b, x, axis));
+    out.push_back(axis_of(b, x, axis));
   }
   return out;
 }
@@ -243,7 +241,7 @@ Shape activation_shape(const ConfigValue& activation, Shape shape, std::string& 
   if (axis < -rank || axis >= rank) {
     problem = fmt::format("`{}` finds no axis {} in its input", name.spelled, axis);
   } else if (name.key == "glu") {
-    int64_t& size = shape[axis < 0 ? axis + rank : axis];
+    int64_t& size = shape[static_cast<size_t>(normal_axis(axis, shape.size()))];
     if (size != kUnknownDim && size % 2 != 0) {
       problem = fmt::format("`glu` needs an even size to split, not {}", size);
     }

@@ -37,12 +37,11 @@ const ValueType* find_images(const std::vector<ValueType>& inputs) {
   return found == inputs.end() ? nullptr : &*found;
 }
 
-std::unique_ptr<Layer> moving_layer(const ConfigObject& transform, DType dtype,
-                                    Diagnostics& diagnostics) {
+std::unique_ptr<Layer> moving_layer(const ConfigObject& transform, DType dtype) {
   LayerConfig config;
   config.object = transform;
   config.name.value = to_snake_case(transform.class_name);
-  return make_layer(config, dtype, diagnostics);
+  return make_layer(config, dtype);
 }
 
 // Moves x, an array (N, H, W), (N, H, W, C) or (N, C, H, W).
@@ -64,13 +63,9 @@ void move_batch(CallContext& context, const ConfigObject& transform, BatchArrays
   CallContext wide = context;
   wide.compute_dtype = at_least_float32(context.compute_dtype);
   const Builder::Scope scope = b.scope(to_snake_case(transform.class_name));
-  Diagnostics none;
-  const std::unique_ptr<Layer> layer = moving_layer(transform, wide.compute_dtype, none);
+  const std::unique_ptr<Layer> layer = moving_layer(transform, wide.compute_dtype);
   const bool channels_first = is_channels_first(transform);
-  const auto sample_of = [&](ValueId x) {
-    const Shape& shape = b.shape(x);
-    return Shape(shape.begin() + 1, shape.end());
-  };
+  const auto sample_of = [&](ValueId x) { return without_first(b.shape(x)); };
   const auto first = std::find_if(batch.inputs.begin(), batch.inputs.end(),
                                   [&](ValueId x) { return sample_of(x).size() == 3; });
   const Shape image = sample_of(*first);
@@ -117,7 +112,7 @@ void check_batch_transform(const ConfigObject& transform, const BatchArrays<Valu
         .help("`Reshape` before it makes images of other samples");
     return;
   }
-  const std::unique_ptr<Layer> layer = moving_layer(transform, DType::kFloat32, diagnostics);
+  const std::unique_ptr<Layer> layer = moving_layer(transform, DType::kFloat32);
   Shape shape = images->shape;
   shape.insert(shape.begin(), kUnknownDim);
   layer->build(std::vector<Shape>{shape}, diagnostics);

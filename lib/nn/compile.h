@@ -31,7 +31,8 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
 ConfigObject fitting_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred);
 // The shape of targets the loss expects for this prediction, for subcommands without data.
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
-bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy
+// True for targets that are ids of classes, one for each prediction or, of CTC, a sequence.
+bool loss_takes_class_ids(const ConfigObject& loss);
 // For such a loss: the number of classes of a prediction, along its `axis`; and the id that is
 // ignored (`ignore_class`).
 int64_t num_classes(const ConfigObject& loss, const Shape& y_pred);
@@ -105,7 +106,7 @@ class Optimizer {
     std::vector<std::vector<ValueId>> slots;  // new values
     State state;                              // new values
   };
-  // One `apply` in Keras' exact order (7.1: accumulate, clip, decay, update, EMA, constraint).
+  // One `apply` in Keras' exact order (accumulate, clip, decay, update, EMA, constraint).
   // `rates`: the members' learning rates, floats of rates_shape(). `apply_now` is false for the
   // program that only accumulates (iterations where (raw+1) mod N != 0).
   Result apply(Builder& builder, std::vector<WeightUpdate> weights, State state, ValueId rates,

@@ -16,9 +16,9 @@ bool ConvLayer::read_strict_window(Diagnostics& diagnostics) {
   const int64_t stride = *std::max_element(strides_.begin(), strides_.end());
   const int64_t dilation = *std::max_element(dilations_.begin(), dilations_.end());
   if (stride > 1 && dilation > 1) {
-    argument_error(diagnostics, "dilation_rate",
-                   fmt::format("is {} beside strides of {}: only one of them may be above 1",
-                               dilation, stride))
+    argument_error(
+        diagnostics, "dilation_rate",
+        fmt::format("is {} with strides of {}: only one of them may be above 1", dilation, stride))
         .help("set `strides` or `dilation_rate` to 1, as in Keras");
     return false;
   }

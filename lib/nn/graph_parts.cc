@@ -23,7 +23,7 @@ std::optional<int64_t> axis_in(int64_t axis, size_t rank) {
   if (axis < -size || axis >= size) {
     return std::nullopt;
   }
-  return axis < 0 ? axis + size : axis;
+  return normal_axis(axis, rank);
 }
 
 Shape move_axis(const Shape& shape, size_t from, size_t to) {

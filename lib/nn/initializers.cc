@@ -10,6 +10,7 @@
 #include "base/normal.h"
 #include "nn/arguments.h"
 #include "nn/compile.h"
+#include "nn/layers.h"
 #include "nn/orthogonal.h"
 #include "nn/stft_kernel.h"
 
@@ -57,16 +58,6 @@ HostTensor fill(const Shape& shape, DType dtype, Stream s, F value_of) {
                      [&](int64_t i, double u) { data[i] = static_cast<T>(value_of(u)); });
   });
   return out;
-}
-
-InitializerFunction constant(double value) {
-  return [value](const Shape& shape, DType dtype, uint64_t, std::string_view) {
-    HostTensor out(dtype, shape);
-    for (int64_t i = 0; i < out.size(); ++i) {
-      out.set(i, value);
-    }
-    return out;
-  };
 }
 
 InitializerFunction uniform(double low, double high) {
@@ -212,13 +203,13 @@ InitializerFunction from_name(const ConfigValue& value, std::optional<Fans> fans
   const std::string key = spec == nullptr ? "zeros" : name_key(spec->name);
   const ConfigObject args = all_arguments(Category::kInitializer, key, name.object);
   if (key == "zeros") {
-    return constant(0);
+    return filled_with(0);
   }
   if (key == "ones") {
-    return constant(1);
+    return filled_with(1);
   }
   if (key == "constant") {
-    return constant(args.number("value"));
+    return filled_with(args.number("value"));
   }
   if (key == "identity") {
     return identity(args.number("gain"), value.loc);

@@ -18,7 +18,7 @@ bool goes_backwards(const Layer& layer) {
 }
 
 bool sees_later_steps(const Layer& layer, const LayerUse& use) {
-  const std::string_view name = layer.class_name;
+  const std::string_view name = layer.acting_class();
   if (name == "MultiHeadAttention" || name == "GroupQueryAttention" || name == "Attention" ||
       name == "AdditiveAttention") {
     return !use.call_flag("use_causal_mask") && !has_role(use, "attention_mask");
@@ -31,9 +31,9 @@ bool sees_later_steps(const Layer& layer, const LayerUse& use) {
     return causal != nullptr && !causal->boolean() && !has_role(use, "decoder_attention_mask");
   }
   if (name == "Conv1D" || name == "SeparableConv1D" || name == "DepthwiseConv1D") {
-    const ConfigValue& cells = layer.config()->arg("kernel_size");
+    const ConfigValue& cells = layer.acting()->arg("kernel_size");
     const bool is_one = cells.is_int() ? cells.integer() == 1 : cells.integers() == Shape{1};
-    return layer.config()->string("padding") == "same" && !is_one;
+    return layer.acting()->string("padding") == "same" && !is_one;
   }
   return layer.config() != nullptr && is_recurrent_class(name) && goes_backwards(layer);
 }

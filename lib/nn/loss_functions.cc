@@ -51,8 +51,7 @@ RankRepair rank_repair(const Shape& x, const Shape& y) {
 }  // namespace
 
 int64_t class_axis(const Builder& b, LossArgs args, ValueId p) {
-  const int64_t axis = args.integer("axis");
-  return axis < 0 ? axis + static_cast<int64_t>(b.shape(p).size()) : axis;
+  return normal_axis(args.integer("axis"), b.shape(p).size());
 }
 
 ValueId class_ids(Builder& b, ValueId y, ValueId p) {

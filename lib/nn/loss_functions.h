@@ -53,11 +53,11 @@ void to_same_rank(Shape& x, Shape& y);
 // Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
 ValueId squeezed_ids(Builder& b, ValueId y, ValueId p);
 
-// A weight of lower rank than `values` applies to its first dimensions: (B,) beside (B, T) becomes
-// (B, 1), after the rank repair above.
 // A mask (batch, steps), bool, laid out over `values`: (B, T) beside (B, T, H) covers the same
 // steps for each.
 ValueId aligned_mask(Builder& b, ValueId mask, ValueId values);
+// A weight of lower rank than `values` applies to its first dimensions: (B,) beside (B, T) becomes
+// (B, 1), after the rank repair above.
 void align_weight(Builder& b, ValueId& values, ValueId& weight);
 
 // total / count, 0 where count is 0; scalars.

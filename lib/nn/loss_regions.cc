@@ -19,7 +19,7 @@ std::vector<int64_t> summed_axes(const Builder& b, LossArgs args, ValueId p) {
   }
   std::vector<int64_t> axes = integers_of(args.arg("axis"));
   for (int64_t& axis : axes) {
-    axis += axis < 0 ? rank : 0;
+    axis = normal_axis(axis, b.shape(p).size());
   }
   std::sort(axes.begin(), axes.end());
   return axes;

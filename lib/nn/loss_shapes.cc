@@ -17,7 +17,7 @@ bool same_shape(const Shape& a, const Shape& b) {
 }
 
 Shape without_axis(Shape shape, int64_t axis) {
-  shape.erase(shape.begin() + (axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis));
+  shape.erase(shape.begin() + normal_axis(axis, shape.size()));
   return shape;
 }
 
@@ -246,8 +246,7 @@ bool loss_takes_class_ids(const ConfigObject& loss) {
 }
 
 int64_t num_classes(const ConfigObject& loss, const Shape& y_pred) {
-  const int64_t axis = axis_of_classes(loss);
-  return y_pred[static_cast<size_t>(axis < 0 ? axis + std::ssize(y_pred) : axis)];
+  return y_pred[static_cast<size_t>(normal_axis(axis_of_classes(loss), y_pred.size()))];
 }
 
 std::optional<int64_t> ignored_class(const ConfigObject& loss) {

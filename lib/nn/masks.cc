@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
 #include "config/cells.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"
@@ -45,11 +46,6 @@ constexpr std::string_view kCombining[] = {"Add",     "Subtract", "Multiply",
                                            "Average", "Maximum",  "Minimum"};
 constexpr std::string_view kProducing[] = {"Embedding", "ReversibleEmbedding", "Masking",
                                            "TokenAndPositionEmbedding"};
-
-template <size_t N>
-bool is_any(const std::string_view (&names)[N], std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 // The axis of Concatenate, counted from 0.
 int64_t joined_axis(const Layer& layer, size_t rank) {
@@ -96,22 +92,14 @@ ValueId joined_masks(const Layer& layer, Builder& b, std::span<const ValueId> in
 }  // namespace
 
 MaskEffect mask_effect(std::string_view name) {
-  return is_any(kPassing, name)                                     ? MaskEffect::kPass
-         : is_any(kCombining, name)                                 ? MaskEffect::kCombine
-         : is_any(kProducing, name)                                 ? MaskEffect::kProduce
+  return is_one_of(name, kPassing)                                  ? MaskEffect::kPass
+         : is_one_of(name, kCombining)                              ? MaskEffect::kCombine
+         : is_one_of(name, kProducing)                              ? MaskEffect::kProduce
          : name == "Concatenate"                                    ? MaskEffect::kConcatenate
          : is_recurrent_class(name)                                 ? MaskEffect::kSteps
          : name == "GlobalAveragePooling1D" || name == "MergeSteps" ? MaskEffect::kConsume
          : name == "Softmax"                                        ? MaskEffect::kRefuse
                                                                     : MaskEffect::kDrop;
-}
-
-// The class that decides what becomes of a layer's mask: of SpectralNormalization the inner one's,
-// whose output is the wrapper's.
-static std::string_view class_of_mask(const Layer& layer) {
-  return layer.class_name == "SpectralNormalization"
-             ? layer.config()->arg("layer").object().class_name
-             : layer.class_name;
 }
 
 bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
@@ -125,7 +113,7 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
                              layer.class_name, why))
         .help("layers behind it treat padding as data, as in Keras");
   };
-  switch (mask_effect(class_of_mask(layer))) {
+  switch (mask_effect(layer.acting_class())) {
     case MaskEffect::kProduce:
       // Of logits that go to the loss, Setup says it: there weights may do what the mask did.
       if (any && !layer.makes_mask() && !layer.use.call_flag("reverse")) {
@@ -141,7 +129,7 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
       }
       return layer.makes_mask();
     case MaskEffect::kPass:
-      if (any && is_any(kProjecting, layer.class_name) && inputs[0].size() > 3) {
+      if (any && is_one_of(layer.class_name, kProjecting) && inputs[0].size() > 3) {
         diagnostics
             .error("E120", layer.loc,
                    fmt::format("layer `{}` ({}) gets {} with a mask of steps: masks need inputs of "
@@ -188,7 +176,7 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
                        std::span<const ValueId> masks) {
   Builder& b = context.builder;
   const bool any = std::any_of(masks.begin(), masks.end(), [](ValueId m) { return m != kNone; });
-  switch (mask_effect(class_of_mask(layer))) {
+  switch (mask_effect(layer.acting_class())) {
     case MaskEffect::kProduce:
       return layer.makes_mask() ? layer.make_mask(context, inputs) : kNone;
     case MaskEffect::kPass:

@@ -41,7 +41,7 @@ class MergeSteps : public StepsLayer {
       return failed_shape();
     }
     steps_ = x[1];
-    Shape out(x.begin() + 1, x.end());
+    Shape out = without_first(x);
     out[0] = x[0] == kUnknownDim ? kUnknownDim : x[0] * x[1];
     set_program(std::span(out).subspan(1));
     return out;
@@ -53,7 +53,7 @@ class MergeSteps : public StepsLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     const Shape& x = context.builder.shape(inputs[0]);
-    Shape out(x.begin() + 1, x.end());
+    Shape out = without_first(x);
     out[0] = x[0] * x[1];
     return context.builder.reshape(inputs[0], out);
   }

@@ -118,8 +118,7 @@ Metric make_correlation(const MetricRequest& request) {
         y = b.cast(y, dtype);
         p = b.cast(p, dtype);
         to_same_rank(b, y, p);
-        const auto rank = static_cast<int64_t>(b.shape(p).size());
-        return {function(b, y, p, given < 0 ? given + rank : given)};
+        return {function(b, y, p, normal_axis(given, b.shape(p).size()))};
       });
   out.larger_is_better = true;
   return out;

@@ -33,7 +33,7 @@ ValueId joined(Context& c, std::vector<ValueId> parts, int axis) {
   };
   for (const ValueId part : parts) {
     if (c.rank(part) != c.rank(parts[0]) || without(part) != without(parts[0])) {
-      operation_error(fmt::format("shapes {} and {} differ beside axis {}",
+      operation_error(fmt::format("shapes {} and {} differ outside axis {}",
                                   shape_string(c.b.shape(parts[0])), shape_string(c.b.shape(part)),
                                   axis));
     }

@@ -19,7 +19,7 @@ ValueId top_k(Context& c) {
   if (shape.empty() || k < 1 || k > shape.back() || c.part < -2 || c.part > 1) {
     operation_error(
         fmt::format("`k` is {}, not from 1 to the size of the last axis, or a part "
-                    "beside 0, the values, and 1, their places",
+                    "other than 0, the values, and 1, their places",
                     k));
   }
   return c.b.top_k(x, k)[static_cast<size_t>((c.part + 2) % 2)];
@@ -144,7 +144,7 @@ ValueId take_along_axis(Context& c) {
   const int64_t size = rows.back(), count = own.back();
   rows.back() = own.back() = 1;
   if (!can_broadcast(rows, own)) {
-    operation_error(fmt::format("indices {} do not fit {} beside axis {}",
+    operation_error(fmt::format("indices {} do not fit {} outside axis {}",
                                 shape_string(b.shape(indices)), shape_string(b.shape(x)), axis));
   }
   Shape common = broadcast_shapes(rows, own), full = common;

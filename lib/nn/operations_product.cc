@@ -137,7 +137,7 @@ ValueId tensordot(Context& c) {
       one.axes("axes", rank);  // checks them
       std::vector<int64_t> out = one.integers("axes");
       for (int64_t& axis : out) {
-        axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+        axis = normal_axis(axis, rank);
       }
       return out;
     };

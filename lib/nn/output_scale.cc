@@ -25,7 +25,7 @@ std::optional<std::string> final_activation(std::string_view name, const ConfigO
   if (config == nullptr) {
     return std::nullopt;
   }
-  if (name == "TimeDistributed") {
+  if (name == "TimeDistributed" || name == "SpectralNormalization") {
     const ConfigObject& each = config->arg("layer").object();
     return final_activation(each.class_name, &each);
   }
@@ -83,7 +83,7 @@ OutputOrigin origin_of(const Model& model, const Model::Call& call,
   });
   const OutputScale scale = !are_alike   ? OutputScale::kUnknown
                             : activation ? first.scale
-                                         : scale_through(layer.class_name, first.scale);
+                                         : scale_through(layer.acting_class(), first.scale);
   return {scale, scale == OutputScale::kUnknown ? nullptr : first.layer};
 }
 

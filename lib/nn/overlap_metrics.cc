@@ -45,7 +45,7 @@ OverlapOptions options_of(const MetricRequest& request) {
 }
 
 int dim_of(int64_t axis, size_t rank) {
-  return static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+  return static_cast<int>(normal_axis(axis, rank));
 }
 
 Shape ids_shape(Shape shape, bool one_hot, int64_t axis) {

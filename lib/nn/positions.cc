@@ -35,7 +35,7 @@ class PositionLayer : public ConfiguredLayer {
     const Shape& x = inputs[role("inputs")];
     for (size_t d = 1; d < x.size(); ++d) {
       if (x[d] == kUnknownDim) {
-        shape_error(diagnostics, inputs, "all sizes beside the batch must be known")
+        shape_error(diagnostics, inputs, "all sizes except the batch must be known")
             .help("write them in the Input's `shape`");
         return false;
       }
@@ -189,7 +189,7 @@ class RotaryEmbedding final : public PositionLayer {
     const auto feature = axis_in(config_.integer("feature_axis"), x.size());
     if (x.size() < 3 || !step || !feature || *step == *feature || *step == 0 || *feature == 0) {
       shape_error(diagnostics, inputs,
-                  "`sequence_axis` and `feature_axis` must be two dimensions beside the batch")
+                  "`sequence_axis` and `feature_axis` must be two dimensions other than the batch")
           .help("the defaults are 1 and -1, for (batch, steps, features)");
       return failed_shape();
     }

@@ -148,7 +148,7 @@ class Recurrent : public CompositeLayer {
       shapes.push_back(fmt::format("({})", fmt::join(sizes, ", ")));
     }
     shape_error(diagnostics, inputs,
-                fmt::format("beside the sequence it takes {}: {}, or none",
+                fmt::format("besides the sequence it takes {}: {}, or none",
                             states.size() == 1 ? "an initial state" : "initial states",
                             fmt::join(shapes, " and ")))
         .help(states.size() == 1 ? "write `inputs: [sequence, state]`"

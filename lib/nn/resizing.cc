@@ -8,6 +8,7 @@
 
 #include "nn/arguments.h"
 #include "nn/spatial.h"
+#include "tensor/aspect_ratio.h"
 
 namespace meshtrain {
 namespace {
@@ -64,14 +65,7 @@ ValueId resize_weights(Builder& b, int64_t input, int64_t size, std::string_view
   return b.div(weights, b.reduce_sum(weights, {1}, true));
 }
 
-// The size of one side that fits the other side to the aspect ratio, as Keras rounds it.
-int64_t fitting(int64_t other, int64_t target, int64_t other_target) {
-  return static_cast<int64_t>(static_cast<double>(other * target) /
-                              static_cast<double>(other_target));
-}
-
-}  // namespace
-
+// Dimension `axis` of x (N, H, W, C) becomes `size` long.
 ValueId resize_axis(Builder& b, ValueId x, int axis, int64_t size, std::string_view method,
                     bool antialias) {
   const int64_t input = b.shape(x)[static_cast<size_t>(axis)];
@@ -81,6 +75,8 @@ ValueId resize_axis(Builder& b, ValueId x, int axis, int64_t size, std::string_v
   const ValueId weights = b.cast(resize_weights(b, input, size, method, antialias), b.dtype(x));
   return b.einsum(axis == 1 ? "nhwc,ph->npwc" : "nhwc,pw->nhpc", {x, weights});
 }
+
+}  // namespace
 
 ValueId resize(Builder& b, ValueId x, int64_t height, int64_t width, std::string_view method,
                bool antialias) {
@@ -95,18 +91,19 @@ ValueId center_crop(Builder& b, ValueId x, int64_t height, int64_t width) {
 
 ValueId crop_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width) {
   const Shape shape = b.shape(x);
-  const int64_t h = std::clamp<int64_t>(fitting(shape[2], height, width), 1, shape[1]);
-  const int64_t w = std::clamp<int64_t>(fitting(shape[1], width, height), 1, shape[2]);
+  const int64_t h = std::clamp<int64_t>(fitting_side(shape[2], height, width), 1, shape[1]);
+  const int64_t w = std::clamp<int64_t>(fitting_side(shape[1], width, height), 1, shape[2]);
   return center_crop(b, x, h, w);
 }
 
 ValueId pad_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width, double value) {
   const Shape shape = b.shape(x);
-  const int64_t rows = (std::max(shape[1], fitting(shape[2], height, width)) - shape[1]) / 2;
+  const int64_t rows = (std::max(shape[1], fitting_side(shape[2], height, width)) - shape[1]) / 2;
   if (rows > 0) {
     return b.pad(x, 1, rows, rows, value);
   }
-  const int64_t columns = (std::max(shape[2], fitting(shape[1], width, height)) - shape[2]) / 2;
+  const int64_t columns =
+      (std::max(shape[2], fitting_side(shape[1], width, height)) - shape[2]) / 2;
   return columns > 0 ? b.pad(x, 2, columns, columns, value) : x;
 }
 
@@ -120,7 +117,8 @@ class Resizing : public SpatialLayer {
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
     if (config_.boolean("crop_to_aspect_ratio") && config_.boolean("pad_to_aspect_ratio")) {
-      argument_error(diagnostics, "pad_to_aspect_ratio", "is set beside `crop_to_aspect_ratio`")
+      argument_error(diagnostics, "pad_to_aspect_ratio",
+                     "is set together with `crop_to_aspect_ratio`")
           .help("set only one of them");
     }
     return {input[0], config_.integer("height"), config_.integer("width"), input[3]};

@@ -7,11 +7,10 @@
 
 namespace meshtrain {
 
-// Dimension `axis` of x (N, H, W, C) becomes `size` long: a product with a matrix of weights, as
-// jax.image.resize makes it, whose rows sum to 1. Half-pixel centres. `method`: nearest, bilinear,
-// bicubic (Keys, a = -1/2), lanczos3 or lanczos5; `antialias` widens the kernel when shrinking.
-ValueId resize_axis(Builder& b, ValueId x, int axis, int64_t size, std::string_view method,
-                    bool antialias);
+// x (N, H, W, C) becomes (height, width) large: along each side a product with a matrix of weights,
+// as jax.image.resize makes it, whose rows sum to 1. Half-pixel centres. `method`: nearest,
+// bilinear, bicubic (Keys, a = -1/2), lanczos3 or lanczos5; `antialias` widens the kernel when
+// shrinking.
 ValueId resize(Builder& b, ValueId x, int64_t height, int64_t width, std::string_view method,
                bool antialias);
 

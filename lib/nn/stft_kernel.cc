@@ -92,8 +92,7 @@ double norm(const std::vector<double>& window, const std::string& scaling) {
   return scaling == "density" ? std::sqrt(sum) : sum;
 }
 
-}  // namespace
-
+// scipy.signal.get_window(name, length, fftbins=periodic) with its default arguments; length >= 1.
 std::vector<double> window_values(std::string_view name, int64_t length, bool periodic) {
   std::vector<double> out(static_cast<size_t>(length), 1);
   const int64_t whole = length + (periodic ? 1 : 0);  // of which the last is left out
@@ -102,6 +101,8 @@ std::vector<double> window_values(std::string_view name, int64_t length, bool pe
   }
   return out;
 }
+
+}  // namespace
 
 std::vector<double> stft_kernel(const StftKernel& kernel, int64_t length, int64_t bands) {
   std::vector<double> window(static_cast<size_t>(length), 1);

@@ -18,9 +18,6 @@ struct StftKernel {
   bool periodic = false;  // the window is periodic, else symmetric
 };
 
-// scipy.signal.get_window(name, length, fftbins=periodic) with its default arguments; length >= 1.
-std::vector<double> window_values(std::string_view name, int64_t length, bool periodic);
-
 // Row-major (length, bands): the real or imaginary part of exp(-2 pi i t f / (2 (bands - 1))),
 // times the window. bands >= 2. Sines and cosines are made of + and * alone, so that weights are
 // the same bits on every machine.

@@ -150,7 +150,7 @@ class Bidirectional final : public CompositeLayer {
       num_states_ = inputs.size() / 2;
       return true;
     }
-    shape_error(diagnostics, inputs, "beside the sequence it takes the states of both directions")
+    shape_error(diagnostics, inputs, "besides the sequence it takes the states of both directions")
         .help(
             "write `inputs: [sequence, forward_h, forward_c, backward_h, backward_c]` of an LSTM");
     return false;

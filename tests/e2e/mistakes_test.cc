@@ -248,12 +248,58 @@ TEST_CASE("values in the hundreds that a layer takes as they are") {
   CHECK(contains(raw, "add `- Normalization`"));
   const std::string valid = warnings_in(meshtrain({"validate", "--data", "c.yaml"}, folder.path()));
   CHECK_MESSAGE(contains(valid, "warning[W329]"), valid);
+  const std::string wrapped = warnings_in(meshtrain(
+      {"validate", "--data", "c.yaml",
+       "model.layers=[{Input: {shape: [1]}}, {SpectralNormalization: {layer: {Dense: {units: 3, "
+       "activation: softmax}}}}]"},
+      folder.path()));
+  CHECK_MESSAGE(contains(wrapped, "warning[W329]"), wrapped);
   std::filesystem::remove_all(folder.file("run"));
   const std::string scaled = warnings_in(train_with(
       folder, kClasses,
       {"model.layers=[{Input: {shape: [1]}}, Normalization, {Dense: {units: 3, activation: "
        "softmax}}]"}));
   CHECK_MESSAGE(!contains(scaled, "W329"), scaled);
+}
+
+TEST_CASE("ids that a table has not, within a layer around it too") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));
+  for (const char* table : {"Embedding: {input_dim: 2, output_dim: 4}",
+                            "SpectralNormalization: {layer: {Embedding: {input_dim: 2, "
+                            "output_dim: 4}}}"}) {
+    CAPTURE(table);
+    const Result result = train_with(folder, kNumbers,
+                                     {fmt::format("model.layers=[{{Input: {{shape: [1], dtype: "
+                                                  "int32}}}}, {{{}}}, Flatten, {{Dense: 1}}]",
+                                                  table)});
+    CHECK(result.exit_code == 3);
+    CHECK_MESSAGE(contains(result.err, "error[E314]"), result.err);
+  }
+}
+
+TEST_CASE("labels that are ids are not mixed, whatever the loss and their type") {
+  TemporaryFolder folder;
+  const auto problems = [&](const char* loss, const char* shape, const char* labels) {
+    folder.write("c.yaml", fmt::format(R"(
+data:
+  train: {{source: random, samples: 64, shape: {}, labels: {}}}
+  transform: [MixUp]
+model: {{layers: [{{Input: {{shape: {}}}}}, {{Dense: {{units: 5, activation: softmax}}}}]}}
+compile: {{loss: {}}}
+)",
+                                       shape, labels, shape, loss));
+    return meshtrain({"validate", "c.yaml"}, folder.path()).err;
+  };
+  const std::string ctc = problems("{CTC: {}}", "[6, 8]", "[4]");
+  CHECK_MESSAGE(contains(ctc, "error[E113]: `MixUp` mixes targets, and `CTC` takes class ids"),
+                ctc);
+  CHECK(contains(ctc, "sequences of labels have no mean"));
+  for (const char* loss : {"SparseCategoricalCrossentropy", "CategoricalGeneralizedCrossEntropy"}) {
+    const std::string found = problems(loss, "[8]", "[1]");
+    CHECK_MESSAGE(contains(found, "takes class ids"), found);
+  }
+  CHECK(!contains(problems("CategoricalCrossentropy", "[8]", "[5]"), "E113"));
 }
 
 TEST_CASE("a loss that does not change, or grows") {
@@ -307,7 +353,8 @@ compile: {{loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
         "TransformerDecoder: {intermediate_dim: 4, num_heads: 2, call: {use_causal_mask: false}}",
         "Bidirectional: {layer: {GRU: {units: 2, return_sequences: true}}}",
         "GRU: {units: 2, return_sequences: true, go_backwards: true}",
-        "Conv1D: {filters: 4, kernel_size: 3, padding: same}"}) {
+        "Conv1D: {filters: 4, kernel_size: 3, padding: same}",
+        "SpectralNormalization: {layer: {Conv1D: {filters: 4, kernel_size: 3, padding: same}}}"}) {
     CAPTURE(layer);
     CHECK_MESSAGE(contains(says(layer), "warning[W125]"), says(layer));
   }

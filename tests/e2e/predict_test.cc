@@ -256,6 +256,36 @@ fit: {batch_size: 20, epochs: 30}
   CHECK(starts_with(lines[2], "no,"));
 }
 
+TEST_CASE("probabilities of a layer within another one are no logits") {
+  TemporaryFolder folder;
+  std::string text = "a,b,answer\n";
+  for (int i = 0; i < 60; ++i) {
+    text += fmt::format("{},{},{}\n", i % 7, i % 5, i % 7 > 3 ? "yes" : "no");
+  }
+  folder.write("t.csv", text);
+  train_run(folder, R"(
+data: {train: {source: csv, path: t.csv, features: [a, b], label: answer}}
+model:
+  layers:
+    - Input: {shape: [2]}
+    - Dense: {units: 4}
+    - SpectralNormalization: {layer: {Dense: {units: 1, activation: sigmoid}}}
+compile: {loss: binary_crossentropy, optimizer: {Adam: {learning_rate: 0.3}}}
+fit: {batch_size: 20, epochs: 30}
+)");
+  folder.write("new.csv", "a,b\n6,0\n0,0\n");
+  const Result result = predict_in(folder, {"run", "-i", "new.csv", "-o", "-"});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  const std::vector<std::string> lines = lines_of(result.out);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == "class,probability,spectral_normalization");
+  const std::vector<std::string> yes = split(lines[1], ','), no = split(lines[2], ',');
+  CHECK(yes[0] == "yes");
+  CHECK(yes[1] == yes[2]);
+  CHECK(no[0] == "no");
+  CHECK(std::stod(no[1]) == doctest::Approx(1 - std::stod(no[2])));
+}
+
 TEST_CASE("predict names classes as model.class_names does, where the data have no names") {
   TemporaryFolder folder;
   train_run(folder, R"(
