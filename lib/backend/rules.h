@@ -10,8 +10,8 @@ namespace meshtrain {
 // clang-format off
 #define MESHTRAIN_ELEMENT_OPS(X) \
   X(neg) X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt) \
-  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal) \
-  X(relu) X(step) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
+  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(round) X(reciprocal) \
+  X(relu) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
   X(min) X(pow) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or) \
   X(select) X(clamp) X(channel_affine) X(gelu) X(gelu_tanh) X(silu) X(gelu_grad) \
   X(gelu_tanh_grad) X(silu_grad)

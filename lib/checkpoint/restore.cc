@@ -4,14 +4,10 @@
 #include <map>
 #include <set>
 
-#include "base/checksum.h"
-#include "base/columns.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/snapshot.h"
 #include "config/load.h"
 #include "config/run_files.h"
-#include "config/yaml.h"
 #include "engine/weights.h"
 #include "exec/executor.h"
 
@@ -34,55 +30,6 @@ void read_shards(const CheckpointReader& reader, const CheckpointTensor& tensor,
 }
 
 namespace {
-
-using FlatConfig = std::vector<std::pair<std::string, std::string>>;
-
-std::string inline_text(const YamlNode& node) {
-  if (node.is_list()) {
-    std::vector<std::string> parts;
-    for (const YamlNode& child : node.children) {
-      parts.push_back(inline_text(child));
-    }
-    return "[" + join(parts, ", ") + "]";
-  }
-  return node.is_null() ? "null" : node.text;
-}
-
-void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
-  const bool has_maps = std::any_of(node.children.begin(), node.children.end(),
-                                    [](const YamlNode& child) { return child.is_map(); });
-  if (node.is_map() && !node.children.empty()) {
-    for (const YamlNode& child : node.children) {
-      flatten(child, path.empty() ? child.key : path + "." + child.key, out);
-    }
-  } else if (node.is_list() && has_maps) {
-    for (size_t i = 0; i < node.children.size(); ++i) {
-      flatten(node.children[i], fmt::format("{}.{}", path, i), out);
-    }
-  } else {
-    out.emplace_back(path, node.is_map() ? "{}" : inline_text(node));
-  }
-}
-
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> config_values(std::string_view text) {
-  Diagnostics diagnostics;
-  const auto source =
-      std::make_shared<SourceFile>(SourceFile{run_files::kResolved, std::string(text)});
-  const std::optional<YamlNode> root = parse_yaml(source, diagnostics);
-  FlatConfig out;
-  if (root && root->is_map()) {
-    flatten(*root, "", out);
-  }
-  return out;
-}
-
-namespace {
-
-bool is_below(const std::string& key, std::string_view prefix) {
-  return starts_with(key, prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
-}
 
 // Puts the findings of one kind under one error.
 void report(Diagnostics& diagnostics, const char* code, const std::string& message,
@@ -247,13 +194,13 @@ class Restorer {
   void check_config(const std::vector<ConfigChange>& changes, Diagnostics& diagnostics) const {
     std::vector<std::string> lines;
     for (const ConfigChange& change : changes) {
-      const bool of_model = is_below(change.key, "model") && change.key != "model.name";
+      const bool of_model = is_key_below(change.key, "model") && change.key != "model.name";
       const bool matters = (of_model && !options_.partial) ||
-                           is_below(change.key, "compile.loss") ||
-                           is_below(change.key, "compile.loss_weights");
+                           is_key_below(change.key, "compile.loss") ||
+                           is_key_below(change.key, "compile.loss_weights");
       const bool allowed =
           std::any_of(options_.allow.begin(), options_.allow.end(),
-                      [&](const std::string& key) { return is_below(change.key, key); });
+                      [&](const std::string& key) { return is_key_below(change.key, key); });
       if (matters && !allowed) {
         lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
       }
@@ -314,117 +261,6 @@ class Restorer {
 
 }  // namespace
 
-namespace {
-
-// The checksum of a larger array covers this many bytes: the first and last rows and evenly spread
-// rows between. It does not depend on whether the array is in memory or in a file.
-constexpr size_t kHashedBytes = size_t{64} << 20;
-
-std::vector<int64_t> hashed_rows(const Rows& rows) {
-  const auto most = static_cast<int64_t>(kHashedBytes / std::max<size_t>(1, rows.row_bytes()));
-  const int64_t count = std::min(rows.size(), std::max<int64_t>(2, most));
-  std::vector<int64_t> order;
-  for (int64_t i = 0; i < count; ++i) {
-    order.push_back(count == 1 ? 0
-                               : static_cast<int64_t>(static_cast<__int128>(i) * (rows.size() - 1) /
-                                                      (count - 1)));
-  }
-  return order;
-}
-
-uint64_t hash_of(const Rows& rows) {
-  if (rows.tensor() != nullptr && rows.tensor()->num_bytes() <= kHashedBytes) {
-    return hash_bytes(rows.tensor()->bytes(), rows.tensor()->num_bytes());
-  }
-  const std::vector<int64_t> order = hashed_rows(rows);
-  std::vector<std::byte> bytes(order.size() * rows.row_bytes());
-  rows.read(order, bytes.data());
-  return hash_bytes(bytes.data(), bytes.size());
-}
-
-}  // namespace
-
-DataCursor data_cursor(const Dataset& train, const Config& config) {
-  uint64_t hash = hash_mix(0, static_cast<uint64_t>(train.num_samples));
-  const auto add = [&](const Rows& rows) {
-    hash = hash_mix(hash,
-                    hash_text(std::string(dtype_name(rows.dtype())) + shape_string(rows.shape())));
-    hash = hash_mix(hash, hash_of(rows));
-  };
-  for (const auto* arrays : {&train.inputs, &train.targets}) {
-    for (const Dataset::Array& array : *arrays) {
-      add(*array.rows);
-    }
-  }
-  if (train.sample_weight) {
-    add(*train.sample_weight);
-  }
-  return {.data = hex64(hash),
-          .description = train.description,
-          .num_samples = train.num_samples,
-          .batch_size = config.fit.batch_size,
-          .steps_per_epoch = config.fit.steps_per_epoch,
-          .shuffle = config.data.shuffle,
-          .remainder = std::string(word_of(config.data.remainder.value)),
-          .seed = config.seed};
-}
-
-namespace {
-
-using ValueMap = std::map<std::string, std::string>;
-
-// Returns whether a key of `values` is `path` or is below it.
-bool has_below(const ValueMap& values, const std::string& path) {
-  const auto below = values.lower_bound(path + ".");
-  return values.count(path) > 0 || (below != values.end() && is_below(below->first, path));
-}
-
-// The largest part of the config around `key` of `values` of which `others` has nothing; then, as
-// far as all of it is below one more word (the class in an entry of a list), with that word.
-std::string object_of(const std::string& key, const ValueMap& values, const ValueMap& others) {
-  size_t end = key.find('.');
-  while (end != std::string::npos && has_below(others, key.substr(0, end))) {
-    end = key.find('.', end + 1);
-  }
-  if (end == std::string::npos) {
-    return "";
-  }
-  for (size_t next = key.find('.', end + 1); next != std::string::npos;
-       next = key.find('.', end + 1)) {
-    const std::string inner = key.substr(0, next);
-    const auto last = values.lower_bound(key.substr(0, end) + "/");  // "/" follows "."
-    if (!is_below(values.lower_bound(key.substr(0, end) + ".")->first, inner) ||
-        !is_below(std::prev(last)->first, inner)) {
-      break;
-    }
-    end = next;
-  }
-  return key.substr(0, end);
-}
-
-}  // namespace
-
-std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after) {
-  const FlatConfig old_values = config_values(before), new_values = config_values(after);
-  const ValueMap old_map(old_values.begin(), old_values.end());
-  const ValueMap new_map(new_values.begin(), new_values.end());
-  ValueMap rest = old_map;
-  std::vector<ConfigChange> out;
-  for (const auto& [key, value] : new_values) {
-    const auto found = old_map.find(key);
-    if (found == old_map.end()) {
-      out.push_back({key, "", value, object_of(key, new_map, old_map)});
-    } else if (found->second != value) {
-      out.push_back({key, found->second, value});
-    }
-    rest.erase(key);
-  }
-  for (const auto& [key, value] : rest) {
-    out.push_back({key, value, "", object_of(key, old_map, new_map)});
-  }
-  return out;
-}
-
 std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now) {
   std::string before = reader.text(run_files::kResolved);
   LoadOptions options;
@@ -437,62 +273,17 @@ std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::str
   return config_changes(before, now);
 }
 
-std::string changes_text(const std::vector<ConfigChange>& changes) {
-  std::vector<std::vector<std::string>> rows;
-  std::string object;
-  for (const ConfigChange& change : changes) {
-    // A key without a value; a class without arguments is something.
-    const bool is_nothing = change.object.empty() && change.before + change.after == "null";
-    if (is_nothing || (!object.empty() && change.object == object)) {
-      continue;
-    }
-    object = change.object;
-    rows.push_back(
-        !object.empty()
-            ? std::vector{"  " + object, std::string(change.before.empty() ? "new" : "gone")}
-            : std::vector{"  " + change.key,
-                          fmt::format("{} -> {}", change.before.empty() ? "(none)" : change.before,
-                                      change.after.empty() ? "(none)" : change.after)});
-  }
-  return aligned_columns(rows);
-}
-
 namespace {
 
 // Whether the config asks for another rate, or schedule, than the checkpoint's.
 bool has_other_rate(const std::vector<ConfigChange>& changes) {
   return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
-    return is_below(change.key, "compile.optimizer") &&
+    return is_key_below(change.key, "compile.optimizer") &&
            (change.key + ".").find(".learning_rate.") != std::string::npos;
   });
 }
 
 }  // namespace
-
-std::vector<CursorChange> cursor_changes(const TrainState& state, const DataCursor& now) {
-  const DataCursor& was = state.cursor;
-  const bool in_epoch = state.position.batch > 0;
-  const bool by_steps = was.steps_per_epoch > 0 || now.steps_per_epoch > 0;
-  std::vector<CursorChange> out;
-  const auto compare = [&](const char* key, std::string before, std::string after) {
-    if (before != after) {
-      out.push_back({key, std::move(before), std::move(after)});
-    }
-  };
-  compare("data.train", fmt::format("{} samples {}", was.num_samples, was.data),
-          fmt::format("{} samples {}", now.num_samples, now.data));
-  compare("seed", std::to_string(was.seed), std::to_string(now.seed));
-  if (in_epoch || by_steps) {
-    compare("fit.batch_size", std::to_string(was.batch_size), std::to_string(now.batch_size));
-    compare("fit.steps_per_epoch", std::to_string(was.steps_per_epoch),
-            std::to_string(now.steps_per_epoch));
-    compare("data.remainder", was.remainder, now.remainder);
-  }
-  if (in_epoch) {
-    compare("data.shuffle", was.shuffle ? "true" : "false", now.shuffle ? "true" : "false");
-  }
-  return out;
-}
 
 void check_allowed_keys(const std::vector<std::string>& allow) {
   // With all below it: Restorer::check_config(); exactly: cursor_changes().
@@ -504,7 +295,7 @@ void check_allowed_keys(const std::vector<std::string>& allow) {
         key == "compile" ||
         std::find(std::begin(kExact), std::end(kExact), key) != std::end(kExact) ||
         std::any_of(std::begin(kWhole), std::end(kWhole),
-                    [&](const std::string& whole) { return is_below(key, whole); });
+                    [&](const std::string& whole) { return is_key_below(key, whole); });
     if (!is_known) {
       throw ConfigError("E140", {},
                         fmt::format("`--allow {}`: no such key keeps a run from resuming", key))

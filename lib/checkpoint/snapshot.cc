@@ -16,8 +16,6 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-}  // namespace
-
 TensorKind tensor_kind(const Variable& variable) {
   switch (variable.role) {
     case VariableRole::kWeight:
@@ -31,6 +29,8 @@ TensorKind tensor_kind(const Variable& variable) {
   }
   return TensorKind::kMetric;
 }
+
+}  // namespace
 
 bool is_state(const Variable& variable) {
   return variable.role != VariableRole::kMetric || !variable.path.starts_with(kCachePath);

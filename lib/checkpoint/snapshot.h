@@ -81,7 +81,6 @@ class Snapshot {
 
 // The key of a variable in a checkpoint.
 std::string checkpoint_path(const Variable& variable);
-TensorKind tensor_kind(const Variable& variable);
 // layout.json: {path: layout}.
 std::string layout_json(const std::vector<CheckpointTensor>& tensors);
 

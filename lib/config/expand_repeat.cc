@@ -5,16 +5,11 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/expander.h"
+#include "config/expression_parser.h"
 #include "config/reader.h"
 
 namespace meshtrain {
 namespace {
-
-bool is_identifier(const std::string& text) {
-  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-         std::all_of(text.begin(), text.end(),
-                     [](unsigned char c) { return c == '_' || (c < 128 && std::isalnum(c) != 0); });
-}
 
 // Whether names made from `text` differ with the counter.
 bool has_counter(const std::string& text, const std::string& counter) {
@@ -155,7 +150,7 @@ void Expander::read_repeat_arguments(Repetition& repetition, const ExpandScope& 
       repetition.start = value.integer();
     } else if (known->name == "as" && value.is_string()) {
       repetition.counter = value.string();
-      if (!is_identifier(repetition.counter)) {
+      if (!is_name_alone(repetition.counter)) {
         diagnostics_
             .error("E113", child.loc, fmt::format("`as` of `Repeat` cannot be `{}`", child.text))
             .help("a name of letters, digits and _, such as j");

@@ -14,8 +14,18 @@
 namespace meshtrain {
 namespace {
 
+// "a loss", "an optimizer"
+std::string with_article(const std::string& noun) {
+  return (noun.find_first_of("aeiou") == 0 ? "an " : "a ") + noun;
+}
+
+std::string plural_of(const std::string& noun) {
+  return noun + (ends_with(noun, "s") ? "es" : "s");
+}
+
 std::string kind_text(const Spec& spec) {
-  const std::string object(category_name(spec.category));
+  const std::string name(category_name(spec.category));
+  const std::string object = with_article(name), objects = plural_of(name);
   switch (spec.kind) {
     case ValueKind::kAny:
       return "any value";
@@ -50,15 +60,15 @@ std::string kind_text(const Spec& spec) {
     case ValueKind::kActivation:
       return "an activation";
     case ValueKind::kObject:
-      return "a " + object;
+      return object;
     case ValueKind::kFloatOrObject:
-      return "a number or a " + object;
+      return "a number or " + object;
     case ValueKind::kObjectList:
-      return fmt::format("a list of {}s", object);
+      return "a list of " + objects;
     case ValueKind::kObjectPerOutput:
-      return fmt::format("a {0}, or a list or map of {0}s by output", object);
+      return fmt::format("{}, or a list or map of {} by output", object, objects);
     case ValueKind::kObjectsPerOutput:
-      return fmt::format("a list of {}s, or a list or map of such lists by output", object);
+      return fmt::format("a list of {}, or a list or map of such lists by output", objects);
     case ValueKind::kFloatPerOutput:
       return "a number, or a list or map of numbers by output";
     case ValueKind::kMap: {
@@ -339,7 +349,8 @@ std::optional<std::string> explain_word(std::string_view word) {
   const std::string_view module = word.substr(0, dot);
   const auto is_module = [&](std::string_view name) { return name == module; };
   constexpr std::string_view kModules[] = {"torch", "torchvision",  "nn",    "F",
-                                           "optim", "lr_scheduler", "keras", "tf"};
+                                           "optim", "lr_scheduler", "keras", "tf",
+                                           "jax",   "flax",         "optax"};
   if (text.empty() && dot != std::string_view::npos &&
       std::any_of(std::begin(kModules), std::end(kModules), is_module)) {
     return explain_word(word.substr(word.rfind('.') + 1));

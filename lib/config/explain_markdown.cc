@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "base/diagnostic.h"
+#include "base/error_codes.h"
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/explain.h"
@@ -118,19 +120,34 @@ std::string category_markdown(Category category) {
   return out;
 }
 
+// "- `E100` (exit code 2): a config cannot be opened. The path does not exist, ..."
+std::string codes_markdown() {
+  std::string out = "\n## Messages\n\n";
+  for (const ErrorCode& entry : error_codes()) {
+    const ConfigError sample(std::string(entry.code), {}, "");
+    const std::string effect =
+        starts_with(entry.code, "W")
+            ? "a warning"
+            : fmt::format("exit code {}", static_cast<int>(sample.exit_code()));
+    out += wrapped(fmt::format("- `{}` ({}): {}. {}", entry.code, effect, entry.title, entry.text),
+                   "  ");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string explain_markdown() {
   std::string out =
-      "# Every key and class of a config\n\n"
+      "# Every key, class and message\n\n"
       "`meshtrain explain --markdown > configs/REFERENCE.md` writes this file.\n"
-      "An entry gives the name, the default, the meaning, and what it takes.\n\n"
+      "An entry of a key gives the name, the default, the meaning, and what it takes.\n\n"
       "## Keys\n\n";
   add_section("", root_section(), out);
   for (int i = 0; i < kNumCategories; ++i) {
     out += category_markdown(static_cast<Category>(i));
   }
-  return out;
+  return out + codes_markdown();
 }
 
 }  // namespace meshtrain

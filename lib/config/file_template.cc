@@ -32,11 +32,12 @@ bool is_small(std::string_view format) {
   return true;
 }
 
-}  // namespace
-
+// Placeholders that every save can fill, beside the logs.
 bool is_counter(std::string_view name) {
   return name == "epoch" || name == "batch" || name == "step";
 }
+
+}  // namespace
 
 FileTemplate::FileTemplate(std::string_view text) {
   const auto fail = [](size_t at, std::string message) {

@@ -42,7 +42,4 @@ class FileTemplate {
   std::vector<Part> parts_;
 };
 
-// Placeholders that every save can fill, beside the logs.
-bool is_counter(std::string_view name);  // epoch, batch, step
-
 }  // namespace meshtrain

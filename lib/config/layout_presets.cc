@@ -347,7 +347,7 @@ void set_zero(YamlNode& distribution, const YamlNode& named, Diagnostics& diagno
   } else if (try_integer(zero.text).value_or(3) < 3) {
     diagnostics
         .error("E113", zero.loc,
-               fmt::format("`zero: {}` beside `layout_map: {}`, which is `zero: 3`", zero.text,
+               fmt::format("`zero: {}` with `layout_map: {}`, which is `zero: 3`", zero.text,
                            named.text))
         .note(fmt::format("`{}` is at {}", named.text, named.loc.to_string()))
         .help(named.text == "fsdp"

@@ -89,7 +89,7 @@ std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
     } else if (child.key != "class_name" && child.key != "config" && !is_keras_extra(child.key)) {
       set_problem(problem, child.key_loc,
                   fmt::format("`{}` is no key beside `class_name`", child.key),
-                  "arguments belong into `config`");
+                  "arguments belong in `config`");
       return std::nullopt;
     }
   }

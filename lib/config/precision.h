@@ -39,8 +39,8 @@ inline DType at_least_float32(DType dtype) {
 
 // dtype_policy_map and compile.auto_scale_loss: layers that a key of the map names or matches as a
 // whole get its policy as their argument `dtype`, unless they have one; the optimizer of a
-// mixed_float16 model goes into a LossScaleOptimizer. E113 for policies that there are not, E123
-// for keys that act on nothing, E124 for two keys on one layer.
+// mixed_float16 model goes into a LossScaleOptimizer. E113 for policies that there are not, E121
+// for keys that act on nothing and for two keys on one layer.
 void bind_precision(const ConfigValue& tree, Config& config, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

@@ -259,7 +259,7 @@ inline ClassSpec csv_source() {
                "column), or a number")
                .takes("error, mean, previous or a number"),
            key("missing_texts", &S::missing_texts,
-               "what means missing, beside an empty field; NA, nan, null, ? and the like when "
+               "what means missing, besides an empty field; NA, nan, null, ? and the like when "
                "null"),
            key("group", &S::group,
                "column that tells several series apart: windows, and `missing: previous`, stay "

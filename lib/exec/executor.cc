@@ -4,6 +4,7 @@
 
 #include "comm/heartbeat_monitor.h"
 #include "exec/executor_impl.h"
+#include "exec/memory.h"
 
 namespace meshtrain {
 
@@ -51,10 +52,8 @@ std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* aren
 }
 
 void BufferPlaces::add(const Buffer& buffer, int index) {
-  constexpr int64_t kAlignment = 256;
-  const int64_t own = buffer.shard_bytes * buffer.num_shards;
   offsets[static_cast<size_t>(index)] = bytes;
-  bytes += (own + kAlignment - 1) / kAlignment * kAlignment;
+  bytes += aligned_bytes(buffer.shard_bytes * buffer.num_shards);
 }
 
 void BufferPlaces::move(std::byte* memory, std::vector<std::byte*>& addresses) const {

@@ -24,6 +24,9 @@ namespace meshtrain {
 class WorkerPool;
 std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per core
 
+// What a VariableStore of these takes on a device, as it places them.
+int64_t variable_store_bytes(const MeshPart& part, const std::vector<Variable>& variables);
+
 // Storage of variables, shared by all programs of a model, and the step memory that these programs
 // share. A variable has one buffer of part.num_shards(axes) shards; `axes` are those of its storage
 // layout.

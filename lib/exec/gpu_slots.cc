@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/memory.h"
+
 namespace meshtrain {
 namespace {
 
@@ -10,12 +12,7 @@ constexpr int64_t kMostNodes = 8192;              // of a graph, about: it takes
 constexpr int64_t kMostFeed = int64_t{64} << 20;  // bytes of all large slots together
 constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
 constexpr int64_t kSmallBuffer = int64_t{16} << 10;
-constexpr int64_t kSlotAlignment = 256;
 constexpr int64_t kScalarRoom = 2;  // in numbers of 32 bits
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-}
 
 }  // namespace
 
@@ -27,15 +24,15 @@ GpuSlots plan_slots(const Program& program) {
     const int64_t bytes = map.total_bytes(), rows = is_scalar ? kScalarRoom : map.num_rows();
     const int64_t row_bytes = rows * static_cast<int64_t>(sizeof(int32_t));
     GpuSlots::Place& place = slots.inputs.emplace_back(GpuSlots::Place{rows, slots.small_bytes});
-    slots.small_bytes += aligned(row_bytes);
+    slots.small_bytes += aligned_bytes(row_bytes);
     if (bytes > row_bytes) {
       place.large = slots.large_bytes;
-      slots.large_bytes += aligned(bytes);
+      slots.large_bytes += aligned_bytes(bytes);
     }
   }
   for (const Program::NamedBuffer& output : program.outputs) {
     slots.outputs.push_back(slots.result_bytes);
-    slots.result_bytes += aligned(shard_map(program, output.buffer).total_bytes());
+    slots.result_bytes += aligned_bytes(shard_map(program, output.buffer).total_bytes());
   }
   if (slots.result_bytes > kLargestSlotOutput) {
     slots.outputs.clear();

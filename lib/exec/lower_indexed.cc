@@ -65,7 +65,7 @@ void lower_gather_rows(StepContext& context) {
   shape.dtype = table.dtype;
   shape.num_ids = num_elements(context.input(1).shape);
   shape.rows = table.shape[0];
-  shape.row_elements = num_elements(Shape(table.shape.begin() + 1, table.shape.end()));
+  shape.row_elements = num_elements(without_first(table.shape));
   shape.global_rows = table.global_shape[0];
   add_shards(context, [&](int64_t p) {
     shape.start = context.start(table, p)[0];
@@ -80,7 +80,7 @@ void lower_scatter_add_rows(StepContext& context) {
   shape.dtype = out.dtype;
   shape.num_ids = num_elements(context.input(1).shape);
   shape.rows = out.shape[0];
-  shape.row_elements = num_elements(Shape(out.shape.begin() + 1, out.shape.end()));
+  shape.row_elements = num_elements(without_first(out.shape));
   shape.global_rows = out.global_shape[0];
   add_shards(context, [&](int64_t p) {
     shape.start = context.start(out, p)[0];

@@ -9,6 +9,12 @@
 
 namespace meshtrain {
 
+// Of the places of buffers within one allocation, on the host and on devices, and of their sizes.
+inline constexpr int64_t kBufferAlignment = 256;
+constexpr int64_t aligned_bytes(int64_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
 // Zeroed memory, in huge pages where the system has them. Pages are touched on allocation.
 class Arena {
  public:

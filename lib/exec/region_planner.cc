@@ -27,12 +27,13 @@ bool lie_alike(const Shape& shape, const std::vector<int64_t>& a, const std::vec
   return true;
 }
 
-}  // namespace
-
+// Returns the box of a device's whole shard.
 Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device) {
   return {local_start(buffer.global_shape, buffer.sharding, part.mesh(), device), buffer.shape, 0,
           0};
 }
+
+}  // namespace
 
 Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin,
             int64_t end) {

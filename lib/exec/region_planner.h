@@ -19,8 +19,7 @@ struct Box {
   int64_t key = 0;
   int64_t first = 0;  // element of the shard where the box begins
 };
-// Returns the box of a device's shard: all of it, or its elements [begin, end) as one dimension.
-Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device);
+// Returns the box of the elements [begin, end) of a device's shard, as one dimension.
 Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin, int64_t end);
 
 // One side of a move: the shards of this process at `base`, and the boxes of all processes' shards.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 
+#include "exec/memory.h"
+
 namespace meshtrain {
-namespace {
-
-constexpr int64_t kAlignment = 256;  // of sizes
-
-}  // namespace
 
 std::byte* StepMemory::Share::take(int64_t bytes) {
   std::vector<Block>& blocks = from_->blocks_;
@@ -39,7 +36,7 @@ void StepMemory::extend(const std::vector<int64_t>& bytes) {
 }
 
 void StepMemory::add(int64_t bytes) {
-  const int64_t size = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t size = aligned_bytes(std::max<int64_t>(bytes, 1));
   blocks_.push_back({allocate_(size), size});
 }
 

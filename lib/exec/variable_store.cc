@@ -21,7 +21,25 @@ StepMemory::Allocate allocate_on(const std::shared_ptr<gpu::Device>& device) {
   };
 }
 
+int64_t variable_bytes(const MeshPart& part, const Variable& v) {
+  const ShardMap map(part, v.layout.storage, v.shape, v.dtype);
+  return std::max<int64_t>(map.total_bytes(), 1);
+}
+
+// Where each variable begins on a device, and then where the last one ends.
+std::vector<int64_t> variable_offsets(const MeshPart& part,
+                                      const std::vector<Variable>& variables) {
+  std::vector<int64_t> out = {0};
+  for (const Variable& v : variables)
+    out.push_back(out.back() + aligned_bytes(variable_bytes(part, v)));
+  return out;
+}
+
 }  // namespace
+
+int64_t variable_store_bytes(const MeshPart& part, const std::vector<Variable>& variables) {
+  return variable_offsets(part, variables).back();
+}
 
 VariableStore::VariableStore(MeshPart part, std::vector<Variable> variables,
                              std::shared_ptr<gpu::Device> device, Processes processes)
@@ -30,21 +48,16 @@ VariableStore::VariableStore(MeshPart part, std::vector<Variable> variables,
       device_(std::move(device)),
       processes_(std::move(processes)),
       step_memory_(allocate_on(device_)) {
-  std::vector<int64_t> offsets;
-  int64_t total = 0;
-  for (size_t v = 0; v < variables_.size(); ++v) {
-    const int64_t bytes = std::max<int64_t>(map(static_cast<int>(v)).total_bytes(), 1);
-    if (device_ == nullptr) {
-      storage_.emplace_back(DType::kUInt8, Shape{bytes});
+  if (device_ == nullptr) {
+    for (const Variable& v : variables_) {
+      storage_.emplace_back(DType::kUInt8, Shape{variable_bytes(part_, v)});
       addresses_.push_back(storage_.back().bytes());
     }
-    offsets.push_back(total);
-    total += (bytes + 255) / 256 * 256;
-  }
-  if (device_ != nullptr && total > 0) {
-    device_memory_ = device_->allocate(total);
-    for (const int64_t offset : offsets)
-      addresses_.push_back(device_memory_ + offset);
+  } else if (!variables_.empty()) {
+    const std::vector<int64_t> offsets = variable_offsets(part_, variables_);
+    device_memory_ = device_->allocate(offsets.back());
+    for (size_t v = 0; v < variables_.size(); ++v)
+      addresses_.push_back(device_memory_ + offsets[v]);
   }
 }
 

@@ -10,12 +10,6 @@
 namespace meshtrain {
 namespace {
 
-int64_t normal_axis(int64_t axis, size_t rank) {
-  const auto r = static_cast<int64_t>(rank);
-  MESHTRAIN_CHECK(axis >= -r && axis < r, "axis {} of rank {}", axis, rank);
-  return axis < 0 ? axis + r : axis;
-}
-
 std::vector<int64_t> normal_axes(std::vector<int64_t> axes, size_t rank) {
   for (int64_t& axis : axes) {
     axis = normal_axis(axis, rank);

@@ -1,7 +1,7 @@
 // OpDef: all properties of an op: its shape, sharding rule, linearity, gradient, cost and traits.
 // Passes use these properties and never the name of an op.
 //
-// A sharding rule is an einsum-like table of factors (Shardy; spmd facts section 2). Each tensor
+// A sharding rule is an einsum-like table of factors (Shardy). Each tensor
 // dimension is a list of factors, major to minor; sharding factor f by an axis shards every
 // dimension that mentions it:
 //   kPass     no communication as long as all tensors agree

@@ -49,7 +49,7 @@ class StepOrder {
     steps_ = steps_ == 0 && shape.size() > 1 ? shape[1] : steps_;
     if (shape.size() < 2 || shape[1] != steps_)
       throw StepObstacle{fmt::format("the input {} is no sequence of {} steps",
-                                     shape_string({shape.begin() + 1, shape.end()}), steps_)};
+                                     shape_string(without_first(shape)), steps_)};
     set(node.outputs[0], 1);
   }
 

@@ -34,7 +34,7 @@ std::string number_text(const HostTensor& tensor, int64_t index) {
 }
 
 int64_t row_size(const HostTensor& tensor) {
-  return num_elements(Shape(tensor.shape().begin() + 1, tensor.shape().end()));
+  return num_elements(without_first(tensor.shape()));
 }
 
 // "scores_1_2", by the place of an element within a sample.

@@ -42,7 +42,7 @@ struct RunInfo {
 
   int64_t parameters = 0;       // weights, trainable or not
   int64_t parameter_bytes = 0;  // of one whole copy
-  std::string saves;            // "every epoch, the 3 newest stay"
+  std::string saves;            // "every epoch, the newest 3 are kept"
   std::string began_from;       // another run's model: "ckpt/ckpt-2.keras: its weights"
   std::string resumed_from;     // the checkpoint's folder; empty for a run from the beginning
   std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
@@ -62,7 +62,7 @@ struct RunInfo {
 //   devices     8 x cpu (virtual) on 2 threads
 //   batch       128 = 64 on each of 2 along `data`; 469 steps an epoch
 //   parameters  159,010 (621 KiB); 161 KiB of weights and optimizer state per device
-//   saves       every epoch, the 3 newest stay
+//   saves       every epoch, the newest 3 are kept
 //   run         runs/mlp/2026-01-05_14-03-22_7f3a
 std::string first_screen(const RunInfo& info);
 

@@ -12,10 +12,6 @@ namespace {
 
 constexpr ZipCodes kCodes = {"E300", "E306"};
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
 }  // namespace
 
 NpzReader::NpzReader(const std::string& path)
@@ -92,7 +88,8 @@ void write_npz(const std::string& path, std::span<const NamedTensor> tensors) {
     }
     headers.push_back(npy_header(tensor->dtype(), tensor->shape()));
     members.push_back(
-        {entry.name + ".npy", {bytes_of(headers.back()), {tensor->bytes(), tensor->num_bytes()}}});
+        {entry.name + ".npy",
+         {std::as_bytes(std::span(headers.back())), {tensor->bytes(), tensor->num_bytes()}}});
   }
   write_zip(path, members);
 }

@@ -18,6 +18,16 @@ int64_t num_elements(const Shape& shape) {
   return product;
 }
 
+int64_t normal_axis(int64_t axis, size_t rank) {
+  const auto size = static_cast<int64_t>(rank);
+  MESHTRAIN_CHECK(axis >= -size && axis < size, "axis {} of rank {}", axis, rank);
+  return axis < 0 ? axis + size : axis;
+}
+
+Shape without_first(const Shape& shape) {
+  return shape.empty() ? Shape() : Shape(shape.begin() + 1, shape.end());
+}
+
 std::string shape_string(const Shape& shape) {
   std::string out = "(";
   for (size_t i = 0; i < shape.size(); ++i) {

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "checkpoint/restore.h"
+#include "config/config_changes.h"
 #include "record/run_dir.h"
 #include "record/run_list.h"
 #include "train/resume_target.h"

@@ -133,7 +133,7 @@ std::string saves_text(const Config& config) {
   const bool each_epoch = every.unit == Interval::Unit::kEpochs && every.count == 1;
   const std::string& given = config.checkpoint.monitor;
   const std::string monitored = !given.empty() ? given : config.validates() ? "val_loss" : "";
-  return fmt::format("{}{}, the {} newest stay",
+  return fmt::format("{}{}, the newest {} are kept",
                      every.unit == Interval::Unit::kSteps ? plural("step")
                      : every.unit == Interval::Unit::kEpochs
                          ? plural("epoch")

@@ -4,7 +4,7 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
-#include "checkpoint/restore.h"
+#include "config/config_changes.h"
 #include "engine/distribution.h"
 
 namespace meshtrain {

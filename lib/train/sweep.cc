@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include "base/durable_file.h"
 #include "base/file.h"
@@ -16,19 +13,18 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/restore.h"
 #include "comm/child_queue.h"
+#include "config/config_changes.h"
 #include "config/run_files.h"
-#include "engine/devices.h"
 #include "engine/signals.h"
-#include "exec/share_cores.h"
-#include "exec/worker_pool.h"
 #include "record/progress.h"
 #include "record/run_dir.h"
 #include "record/run_log.h"
 #include "record/run_summary.h"
+#include "train/device_shares.h"
 #include "train/median_rule.h"
 #include "train/restarts.h"
+#include "train/sweep_dir.h"
 #include "train/sweep_journal.h"
 
 namespace meshtrain {
@@ -122,7 +118,7 @@ class Sweep {
                         : fmt::format("; {} more were drawn with equal values", plan_.repeated)));
     const int slots = static_cast<int>(
         std::min<int64_t>(plan_.parallel, std::max<int64_t>(1, std::ssize(waiting_))));
-    share_devices(slots);
+    shares_ = device_shares(slots, request_.threads);
     running_.assign(static_cast<size_t>(slots), nullptr);
     log_begins_.assign(static_cast<size_t>(slots), 0);
     const SignalChanges changes =
@@ -234,30 +230,6 @@ class Sweep {
     std::reverse(waiting_.begin(), waiting_.end());  // the next one is the last
   }
 
-  // A share of the cores and of the GPUs for each slot.
-  void share_devices(int slots) {
-    const std::vector<int> cpus = usable_cpus();
-    const int gpus = LocalResources::here(1).gpus;
-    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    std::vector<std::string> names =
-        visible != nullptr ? split(visible, ',') : std::vector<std::string>();
-    for (int gpu = 0; visible == nullptr && gpu < gpus; ++gpu) {
-      names.push_back(std::to_string(gpu));
-    }
-    for (int slot = 0; slot < slots; ++slot) {
-      Share& share = shares_.emplace_back();
-      share.cpus = slots > 1 ? own_share(cpus, slot, slots) : std::vector<int>();
-      share.threads = request_.threads > 0              ? request_.threads
-                      : slots > 1 && share.cpus.empty() ? 1
-                                                        : 0;
-      const size_t each = names.size() / static_cast<size_t>(slots);
-      if (slots > 1 && gpus > 0 && each > 0) {
-        const auto first = names.begin() + static_cast<long>(each) * slot;
-        share.gpus = join(std::vector<std::string>(first, first + static_cast<long>(each)), ",");
-      }
-    }
-  }
-
   std::optional<ChildCommand> next(int slot) {
     try {
       if (!waiting_.empty()) {
@@ -273,7 +245,7 @@ class Sweep {
     SweepMember& member = *waiting_.back();
     waiting_.pop_back();
     running_[static_cast<size_t>(slot)] = &member;
-    const Share& share = shares_[static_cast<size_t>(slot)];
+    const DeviceShare& share = shares_[static_cast<size_t>(slot)];
     if (member.starts > 0) {
       wait_for_lock(run_dir(member));  // of a process that is being killed
     }
@@ -395,12 +367,6 @@ class Sweep {
     return static_cast<int>(ExitCode::kCheckFailed);
   }
 
-  struct Share {
-    std::vector<int> cpus;
-    int64_t threads = 0;  // 0: one for each core
-    std::string gpus;
-  };
-
   const SweepRequest request_;
   const SweepPlan plan_;
   const std::string dir_;
@@ -410,130 +376,10 @@ class Sweep {
   std::unique_ptr<MedianJudge> rule_;
   std::vector<SweepMember*> waiting_, running_;  // running_ by slot
   std::vector<size_t> log_begins_;               // by slot: bytes of earlier starts
-  std::vector<Share> shares_;
+  std::vector<DeviceShare> shares_;
   int64_t done_ = 0;
   std::optional<ConfigError> changed_;  // the config, while members ran
 };
-
-RunDirOptions place_of(const SweepPlan& plan) {
-  const Config config = load_config(member_options(plan, plan.members.front()));
-  RunDirOptions place;
-  place.name = config.name.value.empty() ? config.model.name.value : config.name.value;
-  place.root = "sweeps";
-  return place;
-}
-
-// The folder of the newest sweep of that name.
-std::string latest_sweep(const RunDirOptions& place) {
-  const fs::path latest = fs::path(runs_folder(place)) / "latest";
-  std::error_code error;
-  const std::string dir = fs::is_symlink(latest, error)
-                              ? (latest.parent_path() / fs::read_symlink(latest, error)).string()
-                              : "";
-  if (!is_sweep_dir(dir)) {
-    throw ConfigError("E400", {}, fmt::format("there is no sweep in `{}`", runs_folder(place)))
-        .help("without --resume a new one begins; -o DIR names another folder");
-  }
-  return dir;
-}
-
-void check_unused(const SweepRequest& request, const std::string& dir) {
-  if (is_sweep_dir(dir) && !request.resume) {
-    throw ConfigError("E141", {}, fmt::format("`{}` holds another sweep", dir))
-        .help("--resume to continue it, or another folder");
-  }
-  if (!is_sweep_dir(dir) && !folder_names(dir).empty()) {
-    throw ConfigError("E141", {}, fmt::format("`{}` is not empty", dir)).help("another folder");
-  }
-}
-
-// The folder of a new sweep, or of the one to resume; it is there then.
-std::string make_sweep_dir(const SweepRequest& request, const SweepPlan& plan) {
-  const RunDirOptions place = place_of(plan);
-  if (request.dir.empty() && request.resume) {
-    return latest_sweep(place);
-  }
-  const bool is_new = request.dir.empty();
-  const std::string dir = is_new ? runs_folder(place) + "/" + new_folder_name() : request.dir;
-  check_unused(request, dir);
-  try {
-    make_folders(dir);
-    if (is_new) {
-      const fs::path path = dir;
-      replace_link(path.filename().string(), (path.parent_path() / "latest").string());
-    }
-  } catch (const FileError& failure) {
-    throw ConfigError("E142", {}, failure.what());
-  }
-  return dir;
-}
-
-// A sweep that is named by its folder has its values and its config in its journal.
-void refuse_changes(const SweepRequest& request) {
-  const SweepFlags& flags = request.flags;
-  std::vector<std::string> given = request.load.overrides;
-  for (size_t i = 0; i < request.load.flag_names.size(); ++i) {
-    if (starts_with(request.load.flag_names[i], "--")) {
-      given.push_back(request.load.flag_names[i]);
-    }
-  }
-  const std::pair<bool, const char*> more[] = {
-      {!flags.grid.empty(), "--grid"},          {!flags.zip.empty(), "--zip"},
-      {!flags.random.empty(), "--random"},      {flags.trials > 0, "--trials"},
-      {flags.seed.has_value(), "--sweep-seed"}, {!request.load.profile.empty(), "--profile"},
-      {!request.dir.empty(), "--run-dir"}};
-  for (const auto& [is_given, name] : more) {
-    if (is_given) {
-      given.emplace_back(name);
-    }
-  }
-  if (!given.empty()) {
-    throw ConfigError("E140", {},
-                      fmt::format("`{}` is a sweep to resume, which {} cannot change",
-                                  request.load.files[0], join(given, ", ")))
-        .help("its runs keep their values; a new sweep takes the config");
-  }
-}
-
-// From the words of the command line, or from the journal of the folder that they name.
-SweepPlan plan_of(SweepRequest& request) {
-  if (request.load.files.size() == 1) {  // "sweeps/NAME" is its newest sweep
-    const std::string latest = request.load.files[0] + "/latest";
-    request.load.files[0] = is_sweep_dir(latest) ? latest : request.load.files[0];
-  }
-  if (request.load.files.size() != 1 || !is_sweep_dir(request.load.files[0])) {
-    return make_sweep_plan(request.load, request.flags);
-  }
-  refuse_changes(request);
-  request.dir = fs::canonical(request.load.files[0]).string();
-  request.resume = true;
-  SweepState state = read_journal(request.dir);
-  if (std::ssize(state.members) < state.num_members) {
-    throw ConfigError("E400", {},
-                      fmt::format("`{}` lists {} of {} runs: the sweep was stopped before it had "
-                                  "listed all",
-                                  request.dir, state.members.size(), state.num_members))
-        .help("its first command again, with --resume, lists the rest");
-  }
-  std::error_code error;
-  fs::current_path(state.folder, error);
-  if (error) {
-    throw ConfigError("E400", {},
-                      fmt::format("the sweep began in `{}`, which cannot be entered: {}",
-                                  state.folder, error.message()))
-        .help("paths of its config are from there");
-  }
-  SweepPlan plan{.base = state.base, .method = state.method};
-  plan.parallel = request.flags.parallel > 0 ? request.flags.parallel : state.parallel;
-  plan.early_stop = state.early_stop;
-  if (request.flags.early_stop && !plan.early_stop) {
-    plan.early_stop.emplace();
-  }
-  for (const SweepMember& member : state.members) {
-    plan.members.push_back(member.values);
-  }
-  return plan;
-}
 
 }  // namespace
 
@@ -558,7 +404,7 @@ std::string sweep_listing(const SweepRequest& request) {
   SweepRequest asked = request;
   std::string out;
   int64_t number = 0;
-  for (const SweepValues& values : plan_of(asked).members) {
+  for (const SweepValues& values : requested_plan(asked).members) {
     out += fmt::format("{:03} {}\n", ++number, values_text(values));
   }
   return out;
@@ -566,8 +412,8 @@ std::string sweep_listing(const SweepRequest& request) {
 
 std::string sweep_slurm_script(const SweepRequest& request, const SlurmOptions& slurm) {
   SweepRequest asked = request;
-  const SweepPlan plan = plan_of(asked);
-  const RunDirOptions place = place_of(plan);
+  const SweepPlan plan = requested_plan(asked);
+  const RunDirOptions place = sweep_place(plan);
   const std::string dir =
       asked.dir.empty() ? runs_folder(place) + "/" + new_folder_name() : asked.dir;
   std::vector<std::vector<std::string>> commands;
@@ -580,13 +426,13 @@ std::string sweep_slurm_script(const SweepRequest& request, const SlurmOptions& 
 
 int submit_sweep(const SweepRequest& request, const SlurmOptions& slurm) {
   SweepRequest asked = request;
-  SweepPlan plan = plan_of(asked);
+  SweepPlan plan = requested_plan(asked);
   const std::string dir = make_sweep_dir(asked, plan);
   return Sweep(std::move(asked), std::move(plan), dir).submit(slurm);
 }
 
 int run_sweep(SweepRequest request, std::string& dir) {
-  SweepPlan plan = plan_of(request);
+  SweepPlan plan = requested_plan(request);
   dir = make_sweep_dir(request, plan);
   return Sweep(std::move(request), std::move(plan), dir).run();
 }

@@ -100,7 +100,8 @@ std::vector<SweepValues> members_of(const SweepFile& file, Diagnostics& diagnost
     return {};
   }
   if (file.method == "random" && file.trials == 0) {
-    diagnostics.error("E140", {}, "how many runs shall be drawn?").help("--trials 20");
+    diagnostics.error("E140", {}, "a random sweep needs a number of trials")
+        .help("--trials 20, or `trials: 20` in a file");
   }
   return file.method == "grid"  ? grid_of(file.parameters)
          : file.method == "zip" ? zip_of(file.parameters, diagnostics)

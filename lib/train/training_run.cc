@@ -15,7 +15,6 @@
 #include "checkpoint/snapshot.h"
 #include "config/callback_classes.h"
 #include "config/run_files.h"
-#include "engine/adapt.h"
 #include "engine/check_ids.h"
 #include "engine/data_warnings.h"
 #include "engine/epoch_plan.h"
@@ -26,13 +25,12 @@
 #include "record/run_dir.h"
 #include "record/run_writer.h"
 #include "train/callbacks/make_callbacks.h"
-#include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
 #include "train/callbacks/text_samples.h"
 #include "train/describe_run.h"
 #include "train/expectations.h"
+#include "train/initial_state.h"
 #include "train/learned_file.h"
-#include "train/load_weights.h"
 #include "train/loss_watch.h"
 #include "train/portable_config.h"
 #include "train/profile_hook.h"
@@ -170,7 +168,12 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   if (data.train) {
     warn_of_batch(config_.fit, *data.train, data_warnings_);
   }
-  prepare(*engine, data, target);
+  initial_ = initial_state(*engine, data, target,
+                           {.request = request_,
+                            .config = config_,
+                            .coordinator = coordinator_,
+                            .cursor = cursor_,
+                            .portable = portable_});
   if (target.reader) {  // all have read it
     target.reader->close_files();
     target.copy.reset();
@@ -238,7 +241,8 @@ void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target
     coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, parts.run.path()); });
   }
   if (target.run.resume) {
-    coordinator_.on_rank_zero("cutting back metrics.jsonl", [&] { parts.run.rewind(position_); });
+    coordinator_.on_rank_zero("cutting back metrics.jsonl",
+                              [&] { parts.run.rewind(initial_.position); });
   }
   for (const auto& callback : parts.callbacks.all()) {
     parts.checkpointer.add_state(*callback);
@@ -287,7 +291,7 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   }
   trainer.add_saver(parts.checkpointer);
   if (is_resumed) {
-    trainer.start_at(position_);
+    trainer.start_at(initial_.position);
   }
   const RunData& data = parts.data;
   parts.callbacks.context().validate = [&](const TrainPosition& at, int64_t steps) {
@@ -301,27 +305,6 @@ void TrainingRun::train(const Parts& parts, bool is_resumed,
   coordinator_.on_rank_zero("looking at what is expected",
                             [&] { parts.expectations.failures(request_.load).throw_if_errors(); });
 }
-
-namespace {
-
-// Returns what the resumed run learned; null for a new run, and with --partial, which learns anew.
-LearnedPtr learned_before(const ResumeTarget& target, bool partial,
-                          const std::optional<ConfigObject>& train, Diagnostics& warnings) {
-  if (!target.reader || partial) {
-    return nullptr;
-  }
-  const std::string& path = target.reader->path();
-  const std::string text = target.reader->text(run_files::kLearned);
-  if (text.empty()) {
-    if (train) {
-      warn_of_nothing_learned(*train, path, warnings);
-    }
-    return nullptr;
-  }
-  return parse_learned(text, path + "/" + run_files::kLearned);
-}
-
-}  // namespace
 
 RunData TrainingRun::read_data(const ResumeTarget& target) {
   RunData data;
@@ -378,88 +361,6 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
   return run_dir ? std::move(*run_dir) : RunDir(path);
 }
 
-// Reads the first weights from the checkpoint, a ModelCheckpoint or fit.initial_weights. Drawn ones
-// need the statistics of the data alone.
-void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
-  warnings_ = target.warnings;
-  const auto announced = coordinator_.announce("reading the weights");
-  if (target.reader) {
-    if (request_.restore.partial) {
-      adapt_to_data(engine.model(), *data.train, engine);
-    }
-    coordinator_.on_all_ranks("reading the checkpoint", [&] {
-      changes_ = changes_since(*target.reader, portable_);
-      position_ = restore(engine, *target.reader, cursor_, changes_, request_.restore, warnings_);
-    });
-  } else if (begin_from_newest(engine)) {
-    return;
-  } else if (!config_.fit.initial_weights.value.empty()) {
-    std::vector<std::string> unfit;
-    const bool is_partial = request_.restore.partial || config_.fit.partial_weights;
-    if (is_partial) {
-      adapt_to_data(engine.model(), *data.train, engine);
-    }
-    load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), is_partial ? &unfit : nullptr, coordinator_, &warnings_);
-    for (const std::string& line : unfit) {
-      warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
-    }
-  } else {
-    adapt_to_data(engine.model(), *data.train, engine);
-  }
-}
-
-// Begins from the newest model of a ModelCheckpoint with `restore`. Epochs count from 0, as in
-// Keras when a script loads a model before fit. Returns false when there is no such model.
-bool TrainingRun::begin_from_newest(Engine& engine) {
-  for (const ConfigObject& callback : config_.callbacks) {
-    const auto options = options_if<ModelCheckpointOptions>(callback);
-    if (!options || !options->restore) {
-      continue;
-    }
-    const std::string newest = coordinator_.broadcast("looking for the newest model", [&] {
-      return newest_model(callback, runs_folder(run_dir_options(request_.run_dir, config_)))
-          .value_or(std::string());
-    });
-    if (!newest.empty()) {
-      begin_from(engine, newest, options->filepath.loc);
-      return true;
-    }
-  }
-  return false;
-}
-
-// Reads the weights of a model file, or weights and optimizer state of a checkpoint.
-void TrainingRun::begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc) {
-  const bool is_model = model_format(newest) != ModelFormat::kNone;
-  if (!is_model) {
-    coordinator_.on_rank_zero("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
-  }
-  std::optional<Mirror> copy;
-  if (gathers(config_)) {
-    copy.emplace(coordinator_, newest, true);
-  }
-  const std::string path = copy ? copy->path() : newest;
-  if (is_model) {
-    std::vector<std::string> unfit;
-    load_weights(engine, path, loc, &engine.model(), request_.restore.partial ? &unfit : nullptr,
-                 coordinator_);
-    warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
-    began_from_ = newest + ": its weights";
-    return;
-  }
-  coordinator_.on_all_ranks("reading the checkpoint", [&] {
-    const CheckpointReader reader(path);
-    RestoreOptions options = request_.restore;
-    options.reset_cursor = true;
-    restore(engine, reader, cursor_, changes_since(reader, portable_), options, warnings_);
-    for (const auto& [name, state] : reader.state().callbacks) {
-      undo_callback(name, state, engine);  // the callbacks of this run begin anew
-    }
-  });
-  began_from_ = newest + ": weights and optimizer";
-}
-
 RunInfo TrainingRun::describe(Engine& engine, const PlanSummary& plan, const RunData& data,
                               const RunDir& run, const ResumeTarget& target) const {
   RunInfo info =
@@ -470,14 +371,14 @@ RunInfo TrainingRun::describe(Engine& engine, const PlanSummary& plan, const Run
     info.saves +=
         fmt::format("; {} of {} processes send theirs to rank 0", blind, sees_folder_.size());
   }
-  info.began_from = began_from_;
+  info.began_from = initial_.began_from;
   const MonitoredLog monitored = monitored_log(config_, [&](const std::string& log) {
     return larger_is_better(engine.setup().graphs(), log);
   });
   info.monitor = monitored.name.empty() ? "loss" : monitored.name;
   info.larger_is_better = monitored.larger_is_better;
   if (target.reader) {
-    describe_resume(*target.reader, position_, changes_, engine.mesh(), info);
+    describe_resume(*target.reader, initial_.position, initial_.changes, engine.mesh(), info);
   }
   return info;
 }
@@ -565,20 +466,20 @@ void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
                              const Engine& engine) const {
   if (!request_.console.quiet) {
     request_.console.err(first_screen(info));
-    if (const std::string changes = changes_text(changes_); !changes.empty()) {
+    if (const std::string changes = changes_text(initial_.changes); !changes.empty()) {
       request_.console.err("changed since\n" + changes);
     }
-    if (const int64_t done = std::max(position_.epoch, config_.fit.initial_epoch.value);
+    if (const int64_t done = std::max(initial_.position.epoch, config_.fit.initial_epoch.value);
         done >= config_.fit.epochs) {
       request_.console.err(
-          position_.epoch < done
+          initial_.position.epoch < done
               ? fmt::format("nothing to train: fit.initial_epoch is {}, fit.epochs is {}\n", done,
                             config_.fit.epochs.value)
               : fmt::format("nothing left to train: {} epoch{} done, fit.epochs is {}\n", done,
                             done == 1 ? " is" : "s are", config_.fit.epochs.value));
     }
     request_.console.err(request_.tells_more ? "\n" + plan_text(plan) : "");
-    for (const std::string& warning : warnings_) {
+    for (const std::string& warning : initial_.warnings) {
       request_.console.err(fmt::format("warning: {}\n", warning));
     }
   }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/restore.h"
 #include "engine/coordinator.h"
 #include "engine/engine.h"
 #include "engine/make_plan.h"
@@ -16,6 +15,7 @@
 #include "record/run_info.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpointer.h"
+#include "train/initial_state.h"
 #include "train/replay_stop.h"
 #include "train/resume_target.h"
 #include "train/run_request.h"
@@ -50,9 +50,6 @@ class TrainingRun {
   void begin_or_resume(const Parts& parts, const ResumeTarget& target) const;
   void train(const Parts& parts, bool is_resumed, const std::optional<ReplayStop>& stop);
   RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console);
-  void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
-  bool begin_from_newest(Engine& engine);
-  void begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc);
   RunInfo describe(Engine& engine, const PlanSummary& plan, const RunData& data, const RunDir& run,
                    const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunData& data, const RunDir& run,
@@ -71,11 +68,8 @@ class TrainingRun {
   std::string learned_;            // text of data.json; "" when the source learns nothing
   DataCursor cursor_;              // of the training data
   std::vector<bool> sees_folder_;  // of the run: by rank
-  std::vector<ConfigChange> changes_;
-  std::vector<std::string> warnings_;
   Diagnostics data_warnings_;
-  std::string began_from_;  // a model of an earlier run
-  TrainPosition position_;
+  InitialState initial_;
 };
 
 // Returns the folder for results: `run_dir`, the value of -o, else that of the config.

@@ -11,6 +11,7 @@
 #include "data/epoch_order.h"
 #include "engine/adapt.h"
 #include "engine/engine.h"
+#include "engine/plan_search.h"
 #include "engine/run_data.h"
 #include "engine/signals.h"
 #include "train/engine_comparison.h"
@@ -30,22 +31,6 @@ std::string sizes_text(const Sizes& sizes) {
     parts.push_back(std::to_string(size));
   }
   return parts.empty() ? "1" : join(parts, " x ");
-}
-
-// Every way to lay `count` devices out over `rank` axes.
-void factorize(int64_t count, size_t rank, Sizes& prefix, std::vector<Sizes>& out) {
-  if (prefix.size() + 1 == rank) {
-    out.push_back(prefix);
-    out.back().push_back(count);
-    return;
-  }
-  for (int64_t size = 1; size <= count; ++size) {
-    if (count % size == 0) {
-      prefix.push_back(size);
-      factorize(count / size, rank, prefix, out);
-      prefix.pop_back();
-    }
-  }
 }
 
 // As if `flag` had said it last.
@@ -183,9 +168,8 @@ class MeshProof {
                               batches_text(batches_, own_.config().fit.batch_size),
                               own_.config().seed.value));
     show(own_sizes_, compare(own_.engine()));
-    std::vector<Sizes> others;
-    Sizes prefix;
-    factorize(own_.engine().mesh().num_devices(), names_.size(), prefix, others);
+    std::vector<Sizes> others = factorizations(own_.engine().mesh().num_devices(), names_.size());
+    std::reverse(others.begin(), others.end());  // small first axes first
     std::erase(others, own_sizes_);
     for (size_t i = 0; i < std::min(others.size(), kMaxMeshes); ++i) {
       std::optional<Subject> subject;

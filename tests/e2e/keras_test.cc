@@ -169,7 +169,7 @@ TEST_CASE("a TimeDistributed model with masks or branches sees merged steps") {
   CHECK(written.exit_code == 6);
   CHECK(contains(written.err,
                  "error[E417]: layer `time_distributed_1`: `SplitSteps` of steps with "
-                 "a mask cannot be said in Keras"));
+                 "a mask cannot be expressed in Keras"));
 }
 
 TEST_CASE("models are read where whoever started the program ignores the end of children") {
@@ -395,7 +395,8 @@ fit: {batch_size: 8, epochs: 1}
         meshtrain({"export", "run", "-o", file, "model.layers.heads.rotary={RotaryEmbedding: {}}"},
                   folder.path());
     CHECK(rotary.exit_code == 6);
-    CHECK(contains(rotary.err, "error[E417]: layer `heads`: `rotary` cannot be said in Keras"));
+    CHECK(
+        contains(rotary.err, "error[E417]: layer `heads`: `rotary` cannot be expressed in Keras"));
   }
   CHECK(contains(folder.read("run.json"), R"("boundaries":[5])"));
   folder.write("plain.yaml", R"(

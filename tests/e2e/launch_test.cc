@@ -119,7 +119,7 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
     const char* message;
   };
   const Case cases[] = {
-      {{"small.yaml"}, 2, "how many processes, and where?"},
+      {{"small.yaml"}, 2, "`launch` needs `--processes` or `--hosts`"},
       {{"--processes", "0", "small.yaml"}, 2, "E140"},
       {{"--hosts", "a:2,a:2", "small.yaml"}, 2, "host `a` is there twice"},
       {{"--hosts", "a:x", "small.yaml"}, 2, "`x` in `a:x` is no number of processes"},

@@ -42,7 +42,7 @@ TEST_CASE("stdout is the record of Keras' verbose 2 and stderr the first screen"
   CHECK(screen[0].find("meshtrain ") == 0);
   CHECK(screen[1] == "mesh        2 x 2  data=2 model=2");
   CHECK(screen[3] == "batch       16 = 8 on each of 2 along `data`; 3 steps an epoch");
-  CHECK(screen[5] == "saves       every epoch, the 3 newest stay");
+  CHECK(screen[5] == "saves       every epoch, the newest 3 are kept");
   CHECK(screen[6] == "run         run");
 }
 

@@ -212,11 +212,7 @@ KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& 
   const int64_t most = ceil_div(images, ceil_div(wanted, num_jobs));
   std::vector<std::vector<Run>> chunks;
   for (const WgradJob& job : jobs) {
-    const std::vector<Run> runs = find_runs(job.images.size(), [&](size_t i) {
-      const WgradJob::Images& last = job.images[i - 1];
-      return job.images[i].x == last.x + shape.input_bytes() &&
-             job.images[i].dy == last.dy + shape.output_bytes();
-    });
+    const std::vector<Run> runs = image_runs(shape, job);
     chunks.push_back(cut(runs, most));
     if (chunks.back().size() > kMaxTerms)
       return {};

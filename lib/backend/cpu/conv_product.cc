@@ -190,11 +190,7 @@ WgradProducts wgrad_products(const ConvWgradSpec& spec, ScratchAllocator& scratc
     return pixels_of(shape) <= kFewPixels ? patch_products(spec, scratch) : WgradProducts{};
   WgradProducts out;
   for (const WgradJob& job : spec.jobs) {
-    const std::vector<Run> runs = find_runs(job.images.size(), [&](size_t i) {
-      const WgradJob::Images& last = job.images[i - 1];
-      return job.images[i].x == last.x + shape.input_bytes() &&
-             job.images[i].dy == last.dy + shape.output_bytes();
-    });
+    const std::vector<Run> runs = image_runs(shape, job);
     if (runs.size() > kMostRuns)
       return {};
     for (const Run& run : runs) {

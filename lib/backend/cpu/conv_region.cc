@@ -5,6 +5,14 @@
 
 namespace meshtrain::cpu {
 
+std::vector<Run> image_runs(const ConvShape& shape, const WgradJob& job) {
+  return find_runs(job.images.size(), [&](size_t i) {
+    const WgradJob::Images& last = job.images[i - 1];
+    return job.images[i].x == last.x + shape.input_bytes() &&
+           job.images[i].dy == last.dy + shape.output_bytes();
+  });
+}
+
 int64_t round_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }

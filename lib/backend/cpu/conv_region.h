@@ -56,6 +56,9 @@ std::vector<Run> find_runs(size_t count, const IsNext& is_next) {
   return runs;
 }
 
+// Images whose inputs and output gradients follow each other in memory.
+std::vector<Run> image_runs(const ConvShape& shape, const WgradJob& job);
+
 int64_t round_up(int64_t value, int64_t unit);
 int64_t ceil_div(int64_t a, int64_t b);
 

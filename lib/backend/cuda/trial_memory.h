@@ -1,3 +1,4 @@
+// Device memory for launches that are only timed.
 #pragma once
 
 #include <cstddef>

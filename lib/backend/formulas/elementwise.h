@@ -48,7 +48,6 @@ MT_MATH(cos, cos)
 MT_MATH(sqrt, sqrt)
 MT_MATH(abs, fabs)
 MT_MATH(floor, floor)
-MT_MATH(ceil, ceil)
 MT_MATH(round, rint)
 #undef MT_MATH
 MT_FN float pow(float x, float y) {
@@ -81,18 +80,6 @@ MT_FN double sign(double x) {
 
 template <class T>
 MT_FN T copy(T x) {
-  return x;
-}
-template <class T>
-MT_FN T floor(T x) {
-  return x;
-}
-template <class T>
-MT_FN T ceil(T x) {
-  return x;
-}
-template <class T>
-MT_FN T round(T x) {
   return x;
 }
 template <class T>
@@ -152,22 +139,6 @@ MT_FN T min(T a, T b) {
 template <class T>
 MT_FN T relu(T x) {
   return max(x, T(0));
-}
-template <class T>
-MT_FN T step(T x) {
-  return x > T(0) ? T(1) : T(0);
-}
-template <class T>
-MT_FN T pow(T base, T exponent) {
-  if (is_below_0(exponent))
-    return static_cast<T>(base == T(1));
-  Wrap<T> result = 1, factor = static_cast<Wrap<T>>(base);
-  for (Wrap<T> e = static_cast<Wrap<T>>(exponent); e != 0; e >>= 1) {
-    if ((e & 1) != 0)
-      result *= factor;
-    factor *= factor;
-  }
-  return static_cast<T>(result);
 }
 template <class T>
 MT_FN T clamp(T x, T low, T high) {

@@ -27,7 +27,6 @@ __attribute__((simd("notinbranch"), const)) float powf(float, float) noexcept;
 MESHTRAIN_BUILTIN_MATH(sqrt)
 MESHTRAIN_BUILTIN_MATH(fabs)
 MESHTRAIN_BUILTIN_MATH(floor)
-MESHTRAIN_BUILTIN_MATH(ceil)
 MESHTRAIN_BUILTIN_MATH(rint)
 #undef MESHTRAIN_BUILTIN_MATH
 }

@@ -12,11 +12,10 @@ namespace {
 
 bool only_on_floats(std::string_view op) {
   constexpr std::string_view kOps[] = {
-      "exp",      "log",       "log1p",      "expm1",     "tanh",
-      "sigmoid",  "softplus",  "sqrt",       "rsqrt",     "erf",
-      "sin",      "cos",       "reciprocal", "is_finite", "channel_affine",
-      "gelu",     "gelu_tanh", "silu",       "gelu_grad", "gelu_tanh_grad",
-      "silu_grad"};
+      "exp",   "log",       "log1p",   "expm1",      "tanh",           "floor",
+      "round", "pow",       "sigmoid", "softplus",   "sqrt",           "rsqrt",
+      "erf",   "sin",       "cos",     "reciprocal", "is_finite",      "channel_affine",
+      "gelu",  "gelu_tanh", "silu",    "gelu_grad",  "gelu_tanh_grad", "silu_grad"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 

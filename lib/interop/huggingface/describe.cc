@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kComparedBatch = 2;  // of the graphs that are compared
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw ConfigError("E417", {}, fmt::format("{} cannot be said as a Hugging Face model", what))
+  throw ConfigError("E417", {}, fmt::format("{} cannot be expressed as a Hugging Face model", what))
       .help(
           "what is written: GPT-2, Llama, Mistral, BERT and ViT with the layers that `meshtrain "
           "import` gives them; .safetensors and .onnx take any model");

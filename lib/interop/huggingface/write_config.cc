@@ -1,5 +1,5 @@
-// config.json as transformers reads it. Every field that read_config.cc reads is written, so that
-// no default of another version counts.
+// config.json as transformers reads it. Every field whose value read_config.cc keeps is written, so
+// that no default of another version counts.
 #include "base/json.h"
 #include "interop/huggingface/model.h"
 

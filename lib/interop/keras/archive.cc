@@ -21,10 +21,6 @@ std::string version_of(const std::string& metadata) {
   return printable(parsed.at("keras_version").get<std::string>());
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
 }  // namespace
 
 KerasArchive read_keras_archive(const std::string& path) {
@@ -50,8 +46,9 @@ KerasArchive read_keras_archive(const std::string& path) {
 
 void write_keras_archive(const std::string& path, const std::string& config,
                          const std::string& metadata, std::span<const std::byte> weights) {
-  const ZipMember members[] = {
-      {kMetadata, {bytes_of(metadata)}}, {kConfig, {bytes_of(config)}}, {kWeights, {weights}}};
+  const ZipMember members[] = {{kMetadata, {std::as_bytes(std::span(metadata))}},
+                               {kConfig, {std::as_bytes(std::span(config))}},
+                               {kWeights, {weights}}};
   write_zip(path, members);
 }
 

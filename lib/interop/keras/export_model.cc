@@ -52,7 +52,7 @@ std::string keras_module(Category category) {
 }
 
 void refuse_export(const std::string& owner, const std::string& what) {
-  throw ConfigError("E417", {}, fmt::format("{}: {} cannot be said in Keras", owner, what));
+  throw ConfigError("E417", {}, fmt::format("{}: {} cannot be expressed in Keras", owner, what));
 }
 
 const ClassSpec& class_of(const ConfigObject& object, Category category) {

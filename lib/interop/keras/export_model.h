@@ -16,7 +16,7 @@ using OrderedJson = nlohmann::ordered_json;
 // The Python module of a category's classes: "keras.layers".
 std::string keras_module(Category category);
 
-// Refuses to export (E417, exit 6): "layer `d1`: ... cannot be said in Keras".
+// Refuses to export (E417, exit 6): "layer `d1`: ... cannot be expressed in Keras".
 [[noreturn]] void refuse_export(const std::string& owner, const std::string& what);
 
 // The catalogue's class of an object.

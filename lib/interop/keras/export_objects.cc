@@ -9,9 +9,10 @@ namespace {
 
 // As an operation of a functional model it can be said: a Lambda is written as one.
 [[noreturn]] void refuse_activation(const ConfigObject& object, const std::string& owner) {
-  ConfigError error("E417", {},
-                    fmt::format("{}: the activation `{}` with arguments cannot be said in Keras",
-                                owner, object.class_name));
+  ConfigError error(
+      "E417", {},
+      fmt::format("{}: the activation `{}` with arguments cannot be expressed in Keras", owner,
+                  object.class_name));
   if (find_operation(object.class_name) != nullptr) {
     std::vector<std::string> arguments = {"x"};
     for (const auto& [spec, value] : keras_args(object, Category::kActivation, false)) {

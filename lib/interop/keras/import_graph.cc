@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
-#include "base/parse_number.h"
 #include "base/printable.h"
-#include "base/text.h"
-#include "config/catalogue.h"
-#include "config/cells.h"
-#include "config/layer_names.h"
 #include "interop/keras/import_chain.h"
+#include "interop/keras/import_layers.h"
 #include "interop/keras/import_masks.h"
 #include "interop/keras/import_nodes.h"
 #include "interop/keras/import_ops.h"
@@ -21,8 +16,6 @@
 
 namespace meshtrain {
 namespace {
-
-constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
 
 // The class that takes a mask of steps as an input.
 constexpr const char* kTakesMask = "GlobalAveragePooling1D";
@@ -47,29 +40,12 @@ class GraphReader {
     }
     json_.throw_if_refused();
     leave_out_unused(out_);
-    forget_unread_scores();
+    forget_unread_scores(out_);
   }
 
  private:
   using Outputs = std::vector<std::pair<std::string, int>>;
   using Done = std::map<NodeKey, std::vector<int>>;  // the calls that a node came to
-
-  // Scores that nothing reads are not asked for, so that attention is one op.
-  void forget_unread_scores() {
-    std::set<int> read;
-    for (const KerasCall& call : out_.calls) {
-      read.insert(call.inputs.begin(), call.inputs.end());
-    }
-    for (const auto& [name, call] : out_.outputs) {
-      read.insert(call);
-    }
-    for (size_t i = 0; i < out_.calls.size(); ++i) {
-      const int source = out_.calls[i].result_of;
-      if (source >= 0 && !read.contains(static_cast<int>(i))) {
-        std::erase(out_.calls[static_cast<size_t>(source)].keywords.flags, kReturnsScores);
-      }
-    }
-  }
 
   const Json& model_config(const Json& object, const std::string& owner) const {
     const std::string class_name = json_.need_text(object, "class_name", owner);
@@ -188,16 +164,6 @@ class GraphReader {
     return out;
   }
 
-  // The model within a TimeDistributed, or null.
-  static const Json* distributed_model(const Json& layer) {
-    const Json* config = find_member(layer, "config");
-    const bool is_wrapper = layer.at("class_name") == "TimeDistributed" && config != nullptr;
-    const Json* inner = is_wrapper && config->is_object() ? find_member(*config, "layer") : nullptr;
-    const Json* name =
-        inner != nullptr && inner->is_object() ? find_member(*inner, "class_name") : nullptr;
-    return name != nullptr && name->is_string() && is_keras_model(*name) ? inner : nullptr;
-  }
-
   // A TimeDistributed of a model is one of each of its layers, where these follow each other and
   // make no mask; else the model sees merged steps.
   std::vector<int> run_distributed(const Json& layer, const Json& model, const std::string& group,
@@ -250,54 +216,6 @@ class GraphReader {
     return *out;
   }
 
-  // As further_outputs() of the layer that is going to be.
-  static std::vector<std::string> further_outputs_of(const KerasLayer& layer,
-                                                     const CallKeywords& keywords) {
-    ConfigObject entry;
-    ConfigValue::Dict flags;
-    for (const std::string& flag : keywords.flags) {
-      flags.emplace_back(flag, ConfigValue{true});
-    }
-    entry.args["call"].data = std::move(flags);
-    return further_outputs(partial_object(layer.class_name, layer.config, 0), entry);
-  }
-
-  // Of a layer, or of one within it, what further_outputs() looks at.
-  static ConfigObject partial_object(const std::string& class_name, const Json& config, int depth) {
-    ConfigObject out;
-    out.class_name = class_name;
-    out.args["return_state"].data = config.value("return_state", Json()) == true;
-    if (config.value("merge_mode", Json("concat")).is_null()) {
-      out.args["merge_mode"].data = std::monostate{};
-    } else {
-      out.args["merge_mode"].data = std::string("concat");
-    }
-    const auto within = [&](const Json& layer) {
-      ConfigValue value;
-      const auto name = layer.is_object() ? layer.find("class_name") : layer.end();
-      if (depth < 4 && name != layer.end() && name->is_string() && layer.contains("config") &&
-          layer.at("config").is_object()) {
-        value.data = std::make_shared<ConfigObject>(
-            partial_object(name->get<std::string>(), layer.at("config"), depth + 1));
-      }
-      return value;
-    };
-    for (const char* name : {"layer", "cell"}) {
-      if (const Json* layer = find_member(config, name)) {
-        out.args[name] = within(*layer);
-      }
-    }
-    ConfigValue::List cells;
-    if (const Json* list = find_member(config, "cells"); list != nullptr && list->is_array()) {
-      for (const Json& cell : *list) {
-        cells.push_back(within(cell));
-      }
-      std::erase_if(cells, [](const ConfigValue& cell) { return cell.is_null(); });
-    }
-    out.args["cells"].data = std::move(cells);
-    return out;
-  }
-
   int add_call(int layer, std::vector<int> inputs) {
     if (out_.calls.size() >= kMaxCalls) {
       json_.malformed(fmt::format("the model has more than {} calls of layers", kMaxCalls));
@@ -323,9 +241,9 @@ class GraphReader {
     made.config["name"] = name;
     made.name = unique_name(name);
     if (made.class_name == "MixUp" || made.class_name == "CutMix") {
-      drop_mixing(made);
+      out_.dropped.push_back(drop_mixing(made));
     }
-    check_class(layer, made);
+    check_class(layer, made, json_);
     made.class_name = made.class_name == "InputLayer" ? "Input" : made.class_name;
     out_.layers.push_back(std::move(made));
     const int index = static_cast<int>(out_.layers.size()) - 1;
@@ -335,26 +253,6 @@ class GraphReader {
     return index;
   }
 
-  // Within a model of Keras they mix inputs only, which no training wants. Predictions are the
-  // same.
-  void drop_mixing(KerasLayer& layer) {
-    const Json argument = layer.class_name == "MixUp" ? layer.config.value("alpha", Json(0.2))
-                                                      : layer.config.value("factor", Json(1.0));
-    out_.dropped.push_back(fmt::format(
-        "layer `{}` ({}), which is an Identity here; `data: {{transform: [{{{}: {{{}: {}}}}}]}}` "
-        "mixes inputs and targets in training",
-        printable(layer.name), layer.class_name, layer.class_name,
-        layer.class_name == "MixUp" ? "alpha" : "factor", printable(argument.dump())));
-    layer.class_name = "Identity";
-    Json config = {{"name", layer.config.at("name")}};
-    for (const char* key : {"trainable", "dtype"}) {
-      if (const Json* value = find_member(layer.config, key)) {
-        config[key] = *value;
-      }
-    }
-    layer.config = std::move(config);
-  }
-
   // Nested models may repeat names of the model around them.
   std::string unique_name(const std::string& name) {
     std::string out = name;
@@ -362,35 +260,6 @@ class GraphReader {
       out = fmt::format("{}_{}", name, i);
     }
     return out;
-  }
-
-  void check_class(const Json& layer, const KerasLayer& made) {
-    const bool is_custom = is_custom_class(layer, made.class_name);
-    const Json* function = find_member(made.config, "function");
-    const bool is_expression = function != nullptr && function->is_string();  // of an operation
-    if (made.class_name == "Lambda" && !is_expression) {
-      json_.refuse(made.name, made.class_name,
-                   "holds Python code, which is never run; in the config of meshtrain write the "
-                   "function as an expression, such as `Lambda: =exp(-x)`",
-                   "E415");
-    } else if (is_custom) {
-      json_.refuse(made.name, made.class_name,
-                   "is a class of your own, not one of Keras; layers of Keras in its "
-                   "place, `Lambda` with an expression or `blocks` can stand for it");
-    } else if (made.name.find('/') != std::string::npos) {
-      json_.refuse(made.name, made.class_name,
-                   "has a `/` in its name, which separates parts of paths");
-    } else if (is_operation(layer)) {
-      return;  // looked at when it is called, with its arguments
-    } else if (made.class_name != "InputLayer" &&
-               (find_class(Category::kLayer, made.class_name) == nullptr ||
-                made.class_name == "Call" || made.class_name == "Repeat")) {
-      json_.refuse(made.name, made.class_name, "is not in meshtrain");
-    } else if (is_cell_class(made.class_name)) {
-      json_.refuse(made.name, made.class_name,
-                   "is called by itself, for one step; here cells stand in an RNN: "
-                   "keras.layers.RNN(cell) over a sequence of one step gives the same");
-    }
   }
 
   // --- functional ------------------------------------------------------------------------------
@@ -408,7 +277,7 @@ class GraphReader {
       outputs.push_back(key);
     }
     const std::set<NodeKey> masks = nodes_of_masks(found.nodes, outputs);
-    const std::map<NodeKey, size_t> parts = parts_read(found.nodes, outputs);
+    const std::map<NodeKey, size_t> parts = parts_read(found.nodes, outputs, json_);
     for (const NodeKey& key : order_of_nodes(found.nodes, done, json_)) {
       if (!done.contains(key) && !masks.contains(key)) {  // an input already is
         const auto read = parts.find(key);
@@ -418,25 +287,6 @@ class GraphReader {
       }
     }
     return collect_outputs(config, found.functional, done, is_top);
-  }
-
-  // How many tensors of each node others read: of a list as many as its last one that is read.
-  std::map<NodeKey, size_t> parts_read(const std::map<NodeKey, KerasNode>& nodes,
-                                       const std::vector<TensorKey>& outputs) const {
-    std::map<NodeKey, size_t> out;
-    const auto read = [&](const TensorKey& key) {
-      if (key.tensor >= kMaxCalls) {
-        json_.malformed(
-            fmt::format("`{}` has no output {}", printable(key.node.first), key.tensor));
-      }
-      size_t& count = out[key.node];
-      count = std::max(count, key.tensor + 1);
-    };
-    for (const auto& [key, node] : nodes) {
-      std::for_each(node.needs.begin(), node.needs.end(), read);
-    }
-    std::for_each(outputs.begin(), outputs.end(), read);
-    return out;
   }
 
   void bind_inputs(const Json& config, const Json& layers, const std::vector<std::string>& groups,
@@ -462,30 +312,6 @@ class GraphReader {
     }
   }
 
-  // The names of an operation's inputs in its expression: x, or x1, x2, ... by their places. There
-  // names of layers come first, so a layer called x2 must have the second place.
-  std::vector<std::string> place_inputs(std::vector<int>& inputs) const {
-    std::vector<size_t> at(inputs.size());  // which input has the place
-    std::iota(at.begin(), at.end(), size_t{0});
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const KerasCall& call = out_.calls[static_cast<size_t>(inputs[i])];
-      const std::string& name = out_.layers[static_cast<size_t>(call.layer)].name;
-      const std::optional<size_t> wanted =
-          starts_with(name, "x") ? parse_number<size_t>(name.substr(1)) : std::nullopt;
-      if (wanted && *wanted >= 1 && *wanted <= inputs.size()) {
-        std::iter_swap(std::find(at.begin(), at.end(), i), at.begin() + (*wanted - 1));
-      }
-    }
-    std::vector<std::string> names(inputs.size(), "x");
-    std::vector<int> placed;
-    for (size_t place = 0; place < at.size(); ++place) {
-      names[at[place]] = at.size() == 1 ? "x" : fmt::format("x{}", place + 1);
-      placed.push_back(inputs[at[place]]);
-    }
-    inputs = std::move(placed);
-    return names;
-  }
-
   // `parts`: how many tensors of an operation are read.
   std::vector<int> run_node(const KerasNode& node, const std::vector<std::string>& groups,
                             size_t parts, const Done& done) {
@@ -501,7 +327,7 @@ class GraphReader {
       return call(*node.layer, groups[node.position], inputs, node.keywords);
     }
     // Of an operation that gives a list each tensor is a layer.
-    const std::vector<std::string> names = place_inputs(inputs);
+    const std::vector<std::string> names = place_inputs(out_, inputs);
     std::vector<int> out;
     for (size_t part = 0; part < parts; ++part) {
       std::string problem;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "interop/keras/import_json.h"
 #include "nn/masks.h"
 
 namespace meshtrain {
@@ -41,6 +42,18 @@ bool returns_sequences(const KerasLayer& layer) {
   const Json inner = layer.config.value("layer", Json::object());
   const bool is_wrapped = layer.class_name == "Bidirectional" && inner.contains("config");
   return flag(is_wrapped ? inner.at("config") : layer.config, "return_sequences");
+}
+
+// As Layer::acting_class().
+std::string acting_class(const KerasLayer& layer) {
+  if (layer.class_name == "SpectralNormalization") {
+    const Json* inner = find_member(layer.config, "layer");
+    const Json* name = inner == nullptr ? nullptr : find_member(*inner, "class_name");
+    if (name != nullptr && name->is_string()) {
+      return name->get<std::string>();
+    }
+  }
+  return layer.class_name;
 }
 
 // Each operation once, however often others need it.
@@ -135,7 +148,7 @@ void ImportedMasks::add(int call, const KerasLayer& layer, const std::vector<int
     masks.push_back(of_call(input));
   }
   std::string& mask = masks_[call];
-  switch (mask_effect(layer.class_name)) {
+  switch (mask_effect(acting_class(layer))) {
     case MaskEffect::kProduce:
       mask = makes_mask(layer.class_name, layer.config) ? std::to_string(inputs[0]) : "";
       break;

@@ -299,4 +299,21 @@ std::vector<NodeKey> order_of_nodes(const std::map<NodeKey, KerasNode>& nodes,
   return order;
 }
 
+std::map<NodeKey, size_t> parts_read(const std::map<NodeKey, KerasNode>& nodes,
+                                     const std::vector<TensorKey>& outputs, const KerasJson& json) {
+  std::map<NodeKey, size_t> out;
+  const auto read = [&](const TensorKey& key) {
+    if (key.tensor >= kMaxCalls) {
+      json.malformed(fmt::format("`{}` has no output {}", printable(key.node.first), key.tensor));
+    }
+    size_t& count = out[key.node];
+    count = std::max(count, key.tensor + 1);
+  };
+  for (const auto& [key, node] : nodes) {
+    std::for_each(node.needs.begin(), node.needs.end(), read);
+  }
+  std::for_each(outputs.begin(), outputs.end(), read);
+  return out;
+}
+
 }  // namespace meshtrain

@@ -27,6 +27,7 @@ struct CallKeywords {
   std::vector<std::string> flags;  // arguments that are true: "use_causal_mask"
 };
 
+inline constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
 inline constexpr const char* kReturnsScores = "return_attention_scores";
 
 struct KerasNode {
@@ -65,5 +66,9 @@ std::set<NodeKey> nodes_of_masks(const std::map<NodeKey, KerasNode>& nodes,
 std::vector<NodeKey> order_of_nodes(const std::map<NodeKey, KerasNode>& nodes,
                                     const std::map<NodeKey, std::vector<int>>& done,
                                     const KerasJson& json);
+
+// How many tensors of each node others read: of a list as many as its last one that is read.
+std::map<NodeKey, size_t> parts_read(const std::map<NodeKey, KerasNode>& nodes,
+                                     const std::vector<TensorKey>& outputs, const KerasJson& json);
 
 }  // namespace meshtrain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/printable.h"
 #include "base/text.h"
@@ -96,6 +97,22 @@ void leave_out_unused(KerasModel& model) {
   }
   for (auto& [name, call] : model.outputs) {
     renumber(call);
+  }
+}
+
+void forget_unread_scores(KerasModel& model) {
+  std::set<int> read;
+  for (const KerasCall& call : model.calls) {
+    read.insert(call.inputs.begin(), call.inputs.end());
+  }
+  for (const auto& [name, call] : model.outputs) {
+    read.insert(call);
+  }
+  for (size_t i = 0; i < model.calls.size(); ++i) {
+    const int source = model.calls[i].result_of;
+    if (source >= 0 && !read.contains(static_cast<int>(i))) {
+      std::erase(model.calls[static_cast<size_t>(source)].keywords.flags, kReturnsScores);
+    }
   }
 }
 

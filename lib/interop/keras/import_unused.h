@@ -8,5 +8,7 @@ namespace meshtrain {
 // Removes the calls from which no output of the model is computed, and the layers that then have
 // none. Notes them in `model.dropped`, and their weights' groups in `model.left_out`.
 void leave_out_unused(KerasModel& model);
+// Scores that nothing reads are not asked for, so that attention is one op.
+void forget_unread_scores(KerasModel& model);
 
 }  // namespace meshtrain

@@ -49,7 +49,7 @@ void check_states(const Model& model) {
     if (is_rnn_state(weight->path)) {
       throw ConfigError(
           "E417", {},
-          fmt::format("layer `{}`: states that outlast a batch cannot be said in ONNX",
+          fmt::format("layer `{}`: states that outlast a batch cannot be expressed in ONNX",
                       layer_of(weight->path)))
           .help("leave `stateful` out of the config that is exported");
     }
@@ -112,7 +112,7 @@ std::string onnx_image(const Setup& setup, const std::vector<NamedTensor>& weigh
     if (!problem.empty() && said.insert(layer_of(node.path) + problem).second) {
       Diagnostic& error = problems.error(
           "E417", {},
-          fmt::format("layer `{}`: {} cannot be said in ONNX", layer_of(node.path), problem));
+          fmt::format("layer `{}`: {} cannot be expressed in ONNX", layer_of(node.path), problem));
       if (starts_with(problem, "bfloat16")) {
         error.help("`dtype_policy=float32` behind the command writes the same weights in float32");
       }

@@ -11,7 +11,7 @@
 //   clamp          attributes low, high (doubles, converted to the dtype): min(max(x, low), high)
 //   cast           attribute dtype (NumPy name). To bool: x != 0; float to integer truncates
 //   pin            attribute key ("d2/output"): identity; the value has the sharding that the user
-//   pinned
+//                  pinned
 //
 // Details that kernels must agree on:
 //   - div of integers truncates towards zero. uint32 arithmetic wraps.

@@ -7,7 +7,7 @@
 
 namespace meshtrain {
 
-TEST_CASE("configs/REFERENCE.md has every key and class") {
+TEST_CASE("configs/REFERENCE.md has every key, class and message") {
   std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/configs/REFERENCE.md");
   std::ostringstream text;
   text << file.rdbuf();

@@ -185,7 +185,7 @@ TEST_CASE("target: sequence of y: x is later rows of x, and needs to know how mu
               {"sequence_length", value(4)}};
   const Caught unclear = caught([&] { load_series(folder, own); });
   CHECK(unclear.code == "E113");
-  CHECK(unclear.says("`target: sequence` beside `y: x` needs a `horizon`"));
+  CHECK(unclear.says("`target: sequence` with `y: x` needs a `horizon`"));
   own.push_back({"horizon", value(1)});
   const Dataset forecast = load_series(folder, own);
   CHECK(forecast.targets[0].rows->shape() == Shape{2, 4, 2});

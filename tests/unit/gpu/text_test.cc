@@ -361,9 +361,13 @@ TEST_CASE("a module has the device code that its kernels need, each file once, a
 TEST_CASE("an op on a type that it is not defined for is refused by name") {
   Made made;
   const View x = made.memory.view(DType::kInt32, {4});
-  CHECK_THROWS_WITH_AS(
-      made.lowering.lower(TapeSpec{{4}, {x}, {{"exp", {0}, DType::kInt32}}, {{0, x}}}),
-      doctest::Contains("no GPU kernel for op `exp` on int32"), InternalError);
+  for (const std::string op : {"exp", "floor", "round"}) {
+    CAPTURE(op);
+    const std::string message = fmt::format("no GPU kernel for op `{}` on int32", op);
+    CHECK_THROWS_WITH_AS(
+        made.lowering.lower(TapeSpec{{4}, {x}, {{op, {0}, DType::kInt32}}, {{0, x}}}),
+        doctest::Contains(message.c_str()), InternalError);
+  }
 }
 
 }  // namespace

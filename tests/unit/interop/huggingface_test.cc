@@ -575,7 +575,7 @@ TEST_CASE("Hugging Face: a classifier whose pooler transformers would not have i
       export_huggingface(setup, {}, folder.path(), kHuggingFaceShardBytes, extras_of(imported));
     });
     CHECK(error.code == "E417");
-    CHECK(error.says(fmt::format("a classifier {} the Dense `pooled_dense` cannot be said",
+    CHECK(error.says(fmt::format("a classifier {} the Dense `pooled_dense` cannot be expressed",
                                  own == std::string::npos ? "with" : "without")));
   }
 }
@@ -620,7 +620,7 @@ TEST_CASE("Hugging Face: the language models of configs/ are exported; other mod
   const TempFolder folder;
   const Caught other = caught([&] { exported("mnist_convnet.yaml", alone, folder.path()); });
   CHECK(other.code == "E417");
-  CHECK(other.says("cannot be said as a Hugging Face model"));
+  CHECK(other.says("cannot be expressed as a Hugging Face model"));
   const Caught changed = caught([&] {
     exported("llama_tiny.yaml",
              {"~distribution",

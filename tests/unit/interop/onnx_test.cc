@@ -152,7 +152,8 @@ TEST_CASE("ONNX: what depends on the number of samples is refused with its layer
       CHECK_MESSAGE(std::string(error.what()).find(message) != std::string::npos, error.what());
     }
   };
-  says("=ravel(x)[:5] * x[:, 0, :1]", "layer `own`: a part of the batch cannot be said in ONNX");
+  says("=ravel(x)[:5] * x[:, 0, :1]",
+       "layer `own`: a part of the batch cannot be expressed in ONNX");
 }
 
 TEST_CASE("ONNX: inputs of open sizes are refused") {
@@ -177,7 +178,7 @@ TEST_CASE("ONNX: states that outlast a batch are refused") {
   } catch (const ConfigError& error) {
     CHECK(std::string(error.what())
               .find("layer `kept`: states that outlast a batch cannot be "
-                    "said in ONNX") != std::string::npos);
+                    "expressed in ONNX") != std::string::npos);
   }
 }
 

@@ -108,7 +108,7 @@ TEST_CASE("Dense contracts the last axis and adds bias and activation") {
   check_near(numbers(run_model(built->model, {&x}, weights)), {7, 0, 15, 2, 0, 0});
   CHECK(
       message(*build("Dense", {Arg(std::initializer_list<Arg>{})}, {{"units", 2}})) ==
-      "E120: layer `layer` (Dense) gets (None,): it needs at least one dimension beside the batch "
+      "E120: layer `layer` (Dense) gets (None,): it needs at least one dimension besides the batch "
       "| help: give the Input a shape such as [1], or add Flatten before it");
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("Softmax runs over one axis or several together") {
   check_near(numbers(run_model(build("Softmax", {{2, 2}}, {{"axis", {1, 2}}})->model, {&x})),
              {.25, .25, .25, .25});
   CHECK(doctest::String(message(*build("Softmax", {{2, 2}}, {{"axis", 3}})).c_str()) ==
-        doctest::Contains("there is no axis 3 beside the batch"));
+        doctest::Contains("axis 3 is not a dimension after the batch"));
 }
 
 TEST_CASE("Rescaling takes numbers or one per channel") {

@@ -265,8 +265,7 @@ TEST_CASE("every layer class of the catalogue is implemented") {
     LayerConfig config;
     config.object.class_name = spec.name;
     config.name.value = "layer";
-    Diagnostics diagnostics;
-    CHECK(make_layer(config, DType::kFloat32, diagnostics) != nullptr);
+    CHECK(make_layer(config, DType::kFloat32) != nullptr);
   }
 }
 

@@ -294,14 +294,14 @@ TEST_CASE("the first screen is seven lines and one more when a run resumes") {
   info.parameters = 159010;
   info.parameter_bytes = 636040;
   info.bytes_per_device = 165000;
-  info.saves = "every epoch, the 3 newest stay";
+  info.saves = "every epoch, the newest 3 are kept";
   CHECK(first_screen(info) ==
         "meshtrain 0.1.0  mlp.yaml\n"
         "mesh        2 x 4  data=2 model=4\n"
         "devices     8 x cpu (virtual) on 2 threads\n"
         "batch       128 = 64 on each of 2 along `data`; 469 steps an epoch\n"
         "parameters  159,010 (621 KiB); 161 KiB of weights and optimizer state per device\n"
-        "saves       every epoch, the 3 newest stay\n"
+        "saves       every epoch, the newest 3 are kept\n"
         "run         runs/mlp/1\n");
   info.resumed_from = "runs/mlp/1/checkpoints/000500";
   info.resumed_at = "the beginning of epoch 2 (500 steps in all)";

@@ -122,18 +122,11 @@ void fill_number(KernelTable& table) {
   set(ElementOp::k_abs, unary_loop<T, T, mt::abs>);
   set(ElementOp::k_sign, unary_loop<T, T, mt::sign>);
   set(ElementOp::k_relu, unary_loop<T, T, mt::relu>);
-  set(ElementOp::k_step, unary_loop<T, T, mt::step>);
   fill_binary<T, T, mt::add>(table, ElementOp::k_add);
   fill_binary<T, T, mt::sub>(table, ElementOp::k_sub);
   fill_binary<T, T, mt::mul>(table, ElementOp::k_mul);
   fill_binary<T, T, mt::div>(table, ElementOp::k_div);
   set(ElementOp::k_clamp, clamp_loop<T>);
-  if constexpr (!kIsFloat<T>) {
-    fill_binary<T, T, mt::pow>(table, ElementOp::k_pow);
-    set(ElementOp::k_floor, unary_loop<T, T, mt::copy>);
-    set(ElementOp::k_ceil, unary_loop<T, T, mt::copy>);
-    set(ElementOp::k_round, unary_loop<T, T, mt::copy>);
-  }
 }
 
 template <class T>
@@ -144,7 +137,6 @@ void fill_float(KernelTable& table) {
   set(ElementOp::k_rsqrt, unary_loop<T, T, mt::rsqrt>);
   set(ElementOp::k_reciprocal, unary_loop<T, T, mt::reciprocal>);
   set(ElementOp::k_floor, unary_loop<T, T, mt::floor>);
-  set(ElementOp::k_ceil, unary_loop<T, T, mt::ceil>);
   set(ElementOp::k_round, unary_loop<T, T, mt::round>);
   set(ElementOp::k_is_finite, unary_loop<uint8_t, T, mt::is_finite>);
   set(ElementOp::k_channel_affine, affine_loop<T>);
