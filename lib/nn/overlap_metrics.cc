@@ -4,6 +4,7 @@
 
 #include "nn/arguments.h"
 #include "nn/confusion_counts.h"
+#include "nn/graph_parts.h"
 #include "nn/metric_parts.h"
 
 namespace meshtrain {
@@ -44,14 +45,9 @@ OverlapOptions options_of(const MetricRequest& request) {
   return options;
 }
 
-int dim_of(int64_t axis, size_t rank) {
-  return static_cast<int>(normal_axis(axis, rank));
-}
-
 Shape ids_shape(Shape shape, bool one_hot, int64_t axis) {
-  const int dim = dim_of(axis, shape.size());
-  if (one_hot && dim >= 0 && dim < static_cast<int>(shape.size())) {
-    shape.erase(shape.begin() + dim);
+  if (one_hot) {
+    shape.erase(shape.begin() + normal_axis(axis, shape.size()));
   }
   while (shape.size() > 1 && shape.back() == 1) {
     shape.pop_back();
@@ -71,8 +67,7 @@ bool check(const MetricRequest& request, const OverlapOptions& options) {
     }
   }
   const auto check_axis = [&](bool one_hot, const Shape& shape, const char* what) {
-    const int dim = dim_of(options.axis, shape.size());
-    if (one_hot && (dim < 0 || dim >= static_cast<int>(shape.size()))) {
+    if (one_hot && !axis_in(options.axis, shape.size())) {
       request
           .argument_error("axis", fmt::format("is {}; the {} have shape {}", options.axis, what,
                                               shape_string(shape)))
@@ -95,7 +90,7 @@ bool check(const MetricRequest& request, const OverlapOptions& options) {
 // One class id per position, int32, without trailing dimensions of 1.
 ValueId ids_of(Builder& b, ValueId x, bool one_hot, int64_t axis) {
   if (one_hot) {
-    x = b.argmax(x, dim_of(axis, b.shape(x).size()));
+    x = b.argmax(x, static_cast<int>(normal_axis(axis, b.shape(x).size())));
   }
   x = b.cast(x, DType::kInt32);
   while (b.shape(x).size() > 1 && b.shape(x).back() == 1) {
