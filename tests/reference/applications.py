@@ -146,7 +146,7 @@ TEMPLATES = {
 }
 LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
 # Training sizes: in smaller images each batch norm of the last stages sees four numbers, and roundings explode.
-WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71}
+WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71, "ResNet101": 128, "ResNet152": 128}
 
 
 def run(program, folder, *arguments):
@@ -187,6 +187,7 @@ def wide_model(name, size):
         if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
     fill(model, gain(name))
+    take_depthwise(model)
     return model
 
 
@@ -307,6 +308,22 @@ def features(program, folder, mesh):
 def exact_gelu(x):
     """TensorFlow's has a constant in float32: it is 5e-9 off."""
     return 0.5 * x * (1 + keras.ops.erf(x / np.float64(2) ** 0.5))
+
+
+def take_depthwise(model):
+    """ConvNeXt's convolutions have a group for each channel. TensorFlow gives these to XLA, whose float64 kernels take an
+    hour for five steps; as depthwise ones they are the same sums."""
+    import tensorflow as tf
+
+    def convolution(inputs, kernel):
+        rows, columns, _, channels = kernel.shape
+        kernel = tf.reshape(kernel, (rows, columns, channels, 1))
+        return tf.nn.depthwise_conv2d(inputs, kernel, strides=[1, 1, 1, 1], padding="SAME")
+
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Conv2D) and layer.groups > 1 and layer.groups == layer.filters:
+            assert layer.strides == (1, 1) and layer.dilation_rate == (1, 1) and layer.padding == "same"
+            layer.convolution_op = convolution
 
 
 def widen_constants(model):
