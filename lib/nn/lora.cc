@@ -65,7 +65,7 @@ Weight factor(const Weight& weight, int index, char name, bool trainable) {
   return out;
 }
 
-// Rules by their whole paths, then by patterns: the first that matches counts.
+// The rules of model.lora; two that match one weight are an error.
 class Rules {
  public:
   Rules(const std::vector<ModelConfig::Lora>& rules, Diagnostics& diagnostics)

@@ -26,14 +26,17 @@ void add_lora_factors(const std::vector<std::unique_ptr<Layer>>& layers,
 // W + scale * A B, in the shape of W.
 ValueId merged_weight(Builder& builder, const FactoredWeight& weight);
 
-// einsum(equation, {x, weight}), "ab,bc->ac". With factors it is x W + scale * (x A) B, which costs
-// the product of no kernel but W itself; their gradients need none of the size of W.
+// einsum(equation, {x, weight}), "ab,bc->ac". With factors it is x W + scale * (x A) B, so that no
+// gradient has the size of W, and 16 bits do not round a small A B away.
 ValueId weighted_einsum(CallContext& context, const std::string& equation, ValueId x,
                         int weight_index);
 
-// A config without factors, and its weights: those of `model` with their factors multiplied out.
-Config without_lora(Config config);
-std::vector<NamedTensor> merge_lora(const Model& model, std::vector<NamedTensor> weights);
+// Whether a weight of the model has factors.
 bool has_lora(const Model& model);
+// The config of the same model without factors.
+Config without_lora(Config config);
+// `weights` of `model` without factors: each W that has them becomes W + scale * A B, summed in
+// double precision.
+std::vector<NamedTensor> merge_lora(const Model& model, std::vector<NamedTensor> weights);
 
 }  // namespace meshtrain

@@ -1,10 +1,12 @@
 #include "train/load_weights.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "checkpoint/reader.h"
 #include "engine/weights.h"
 #include "interop/keras/weights.h"
+#include "nn/lora.h"
 #include "record/run_dir.h"
 #include "tensor/weights.h"
 
@@ -21,6 +23,14 @@ std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
     }
   }
   return out;
+}
+
+// Whether the model has low-rank factors and what was read for it none.
+bool lacks_factors(const std::vector<WantedWeight>& wanted, const std::vector<NamedTensor>& read) {
+  return std::any_of(wanted.begin(), wanted.end(),
+                     [](const WantedWeight& weight) { return is_lora_path(weight.path); }) &&
+         std::none_of(read.begin(), read.end(),
+                      [](const NamedTensor& tensor) { return is_lora_path(tensor.name); });
 }
 
 // read_weights_in(); problems without a place get `loc`.
@@ -104,6 +114,10 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
     fitting = fitting_weights(read_weights_at(path, model, loc, warnings), wanted, path, loc, unfit,
                               kTakePartial, fills_model);
   });
+  if (fills_model && warnings != nullptr && lacks_factors(wanted, fitting)) {
+    warnings->push_back(
+        fmt::format("{} has no low-rank factors: the model is the one before", path));
+  }
   for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);
   }

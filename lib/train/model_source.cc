@@ -214,17 +214,15 @@ void load_source_weights(Engine& engine, const ModelSource& source, const Config
         .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
   std::vector<std::string> unfit;
-  const auto load = [&](const std::string& path, const SourceLoc& loc,
-                        std::vector<std::string>* warnings) {
+  const auto load = [&](const std::string& path, const SourceLoc& loc) {
+    std::vector<std::string> warnings;
     load_weights(engine, path, loc, &engine.model(), config.fit.partial_weights ? &unfit : nullptr,
-                 coordinator, warnings, true);
+                 coordinator, &warnings, true);
+    show_choice("", "", warnings, show);
     show(left_out_note(path, unfit));
   };
   if (source.weights.empty()) {
-    std::vector<std::string> warnings;
-    load(configured, configured.loc, &warnings);
-    show_choice("", "", warnings, show);
-    return;
+    return load(configured, configured.loc);
   }
   constexpr const char* kLooking = "looking for weights";
   for (bool is_done = false; !is_done;) {
@@ -233,7 +231,7 @@ void load_source_weights(Engine& engine, const ModelSource& source, const Config
         coordinator.broadcast(kLooking, [&] { return weights_in(source.weights, &warnings); });
     show_choice(source.weights, path, warnings, show);
     try {
-      load(path, {}, nullptr);
+      load(path, {});
       is_done = true;
     } catch (const Error&) {
       if (coordinator.broadcast(

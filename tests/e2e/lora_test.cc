@@ -210,6 +210,12 @@ TEST_CASE("fine-tuning begins as the model does that it is of, and exports hold 
     return Json::parse(out).at("logs").at("loss").get<double>();
   };
   CHECK(loss(factors) == loss({}));
+  const Result noted =
+      meshtrain({"evaluate", "base.yaml", "--weights", "base/weights.safetensors",
+                 "data.test={source: random, samples: 8, shape: [6], classes: 5}", factors[0]},
+                folder.path());
+  CHECK_MESSAGE(contains(noted.err, "has no low-rank factors: the model is the one before"),
+                noted.err);
   std::vector<std::string> tune = {"base.yaml", "fit.initial_weights=base/weights.safetensors"};
   tune.insert(tune.end(), factors.begin(), factors.end());
   const std::vector<double> tuned = losses(folder, tune, "tuned");
