@@ -31,7 +31,9 @@ double seconds_of(const std::string& text) {
   if (text.empty()) {
     return 0;
   }
-  if (const auto seconds = parse_duration(text)) {
+  // Without a unit, 7 would be seconds where days are meant.
+  const bool has_unit = text.find_first_not_of("0123456789.") != std::string::npos;
+  if (const auto seconds = parse_duration(text); seconds && has_unit) {
     return *seconds;
   }
   refuse("E140", fmt::format("--older: `{}` is no duration", text), "write 7d, 12h or 30min");

@@ -1,4 +1,6 @@
 // meshtrain runs rm: deletes runs.
+#include <map>
+
 #include "output.h"
 #include "record/run_dir.h"
 #include "record/run_list.h"
@@ -13,14 +15,16 @@ struct RunsRmOptions {
 };
 
 int run_runs_rm(const RunsRmOptions& options, Invocation&) {
-  for (const std::string& run : options.runs) {  // all or none
+  std::map<std::string, std::string> named;      // run -> as it was written
+  for (const std::string& run : options.runs) {  // all or none, before `latest` moves
     if (!is_run_dir(run)) {
       no_run_in(run);
     }
+    named.emplace(resolved_run(run), run);
   }
-  for (const std::string& run : options.runs) {
-    remove_run(resolved_run(run));
-    out_stream().write(run + "\n");
+  for (const auto& [run, written] : named) {
+    remove_run(run);
+    out_stream().write(written + "\n");
   }
   return 0;
 }
