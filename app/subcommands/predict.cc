@@ -136,7 +136,9 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
         check_masks_folder(options.output_file, class_outputs(setup, nullptr),
                            output_shapes(setup.model()));
       } else {
-        check_predictions_folder(options.output_file, options.input);
+        for (const NamedFile& file : find_files(options.input, {}, "")) {
+          check_predictions_folder(options.output_file, file.path);
+        }
       }
     });
   }

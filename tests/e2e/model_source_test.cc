@@ -136,6 +136,9 @@ TEST_CASE("predictions do not take the place of their samples") {
   const Result same = meshtrain({"predict", "run", "-i", "x.npy", "-o", "./x.npy"}, folder.path());
   CHECK(same.exit_code == 2);
   CHECK(contains(same.err, "error[E140]: `--output ./x.npy` would replace the samples of --input"));
+  const Result matched =
+      meshtrain({"predict", "run", "-i", "x*.npy", "-o", "x.npy"}, folder.path());
+  CHECK(contains(matched.err, "would replace the samples of --input"));
   CHECK(folder.read("x.npy") == samples);
   const Result none = meshtrain({"predict", "run", "-i", "", "-o", "y.npy"}, folder.path());
   CHECK(none.exit_code == 2);
