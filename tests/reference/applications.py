@@ -146,7 +146,7 @@ TEMPLATES = {
 }
 LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
 # Training sizes: in smaller images each batch norm of the last stages sees four numbers, and roundings explode.
-WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71, "ResNet101": 128, "ResNet152": 128}
+WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71, "ResNet152": 128}
 
 
 def run(program, folder, *arguments):
@@ -179,8 +179,8 @@ OPTIMIZERS = {
 }
 
 
-# Within five steps of the learning rate above, roundings become parts of a hundred of these networks' losses.
-STEEP = ("ResNet101", "ResNet152")
+# Within five steps of the learning rate above, roundings become parts of a hundred of this network's losses.
+STEEP = ("ResNet152",)
 
 
 def numbers_of(optimizer, name):
