@@ -1,12 +1,9 @@
 #include "interop/keras/export_call.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 
 #include "config/cells.h"
-#include "interop/keras/export_model.h"
 
 namespace meshtrain {
 namespace {
@@ -44,7 +41,8 @@ void add_roles(const Model::Call& entry, const std::string& name,
   for (size_t i = 0; i < given; ++i) {
     if (roles[i] == "positions" || roles[i] == "segments" ||
         (out.as_list && (roles[i] == "query_mask" || roles[i] == "value_mask"))) {
-      refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", roles[i]));
+      out.untaken = roles[i];
+      continue;
     }
     out.tensors.emplace_back(roles[i], entry.inputs[is_self ? 0 : i]);
   }
@@ -85,11 +83,11 @@ CallArguments call_arguments(const Model& model, int call) {
     return out;
   }
   for (size_t i = 1; i < entry.use.roles.size(); ++i) {
-    refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", entry.use.roles[i]));
+    out.untaken = entry.use.roles[i];
   }
   const ConfigValue* const start = entry.use.call_argument("start_index");
   if (start != nullptr && start->is_int() && start->integer() != 0) {
-    refuse_export(fmt::format("layer `{}`", entry.name), "`call: {start_index: ...}`");
+    out.untaken = "call: {start_index: ...}";
   }
   out.args = entry.inputs;
   const ConfigValue* const reverse = entry.use.call_argument("reverse");

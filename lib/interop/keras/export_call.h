@@ -15,15 +15,16 @@ struct CallArguments {
   std::vector<std::pair<std::string, int>> tensors;  // by name
   std::vector<std::pair<std::string, bool>> flags;
   std::vector<std::vector<int>> initial_state;
+  std::string untaken;  // what Keras' layer does not take, as the config has it; it is left out
 
   // Whether it is all that a Sequential can say: one tensor.
   bool is_plain() const {
-    return args.size() == 1 && tensors.empty() && flags.empty() && initial_state.empty();
+    return args.size() == 1 && tensors.empty() && flags.empty() && initial_state.empty() &&
+           untaken.empty();
   }
 };
 
-// Call `call`, which is of a layer, not of an Input or a Lambda. Throws E417 (exit 6) for tensors
-// that Keras' layer does not take.
+// Call `call`, which is of a layer, not of an Input or a Lambda.
 CallArguments call_arguments(const Model& model, int call);
 
 }  // namespace meshtrain

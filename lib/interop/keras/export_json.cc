@@ -6,6 +6,7 @@
 
 #include "interop/keras/export_graph.h"
 #include "interop/keras/export_objects.h"
+#include "interop/keras/layer_order.h"
 #include "interop/keras/weights.h"
 
 namespace meshtrain {

@@ -9,6 +9,7 @@
 #include "config/cells.h"
 #include "config/tensor_expression.h"
 #include "interop/keras/export_call.h"
+#include "interop/keras/layer_order.h"
 #include "interop/keras/weights.h"
 #include "nn/tensor_program.h"
 
@@ -212,14 +213,30 @@ std::vector<std::pair<std::string, double>> keras_loss_weights(const CompileConf
   return out;
 }
 
+namespace {
+
+// What a call takes and Keras' layer does not.
+std::string untaken(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  const bool is_layer = !entry.is_input && entry.result_of == kNone &&
+                        model.layers()[entry.layer]->program() == nullptr;
+  return is_layer ? call_arguments(model, call).untaken : "";
+}
+
+}  // namespace
+
 LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
   std::map<std::string, const ConfigObject*> by_name;
   for (const LayerConfig& layer : config.layers) {
     by_name.emplace(layer.name.value, &layer.object);
   }
-  for (const Model::Call& call : model.calls()) {
+  for (size_t i = 0; i < model.calls().size(); ++i) {
+    const Model::Call& call = model.calls()[i];
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
+    if (const std::string what = untaken(model, static_cast<int>(i)); !what.empty()) {
+      refuse_export(fmt::format("layer `{}`", call.name), fmt::format("`{}`", what));
+    }
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "boundaries that come from the training data, not from `bin_boundaries`,");

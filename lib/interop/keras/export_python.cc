@@ -11,6 +11,7 @@
 #include "interop/keras/export_call.h"
 #include "interop/keras/export_model.h"
 #include "interop/keras/export_objects.h"
+#include "interop/keras/layer_order.h"
 #include "interop/keras/python_values.h"
 #include "interop/keras/weights.h"
 #include "nn/expression_text.h"

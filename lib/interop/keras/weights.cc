@@ -4,131 +4,17 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <set>
 
 #include "base/text.h"
 #include "interop/keras/archive.h"
 #include "interop/keras/hub.h"
 #include "interop/keras/import.h"
+#include "interop/keras/layer_order.h"
 #include "interop/keras/weights_by_path.h"
-#include "nn/tensor_program.h"
 #include "tensor/weights.h"
 
 namespace meshtrain {
 namespace {
-
-// What is called: a layer, or an input, which is a layer of its own in Keras.
-struct Operations {
-  std::vector<int> of_call;     // call -> operation
-  std::vector<int> first_call;  // operation -> call
-};
-
-Operations operations_of(const Model& model) {
-  Operations out;
-  std::map<int, int> of_layer;
-  for (size_t i = 0; i < model.calls().size(); ++i) {
-    const Model::Call& call = model.calls()[i];
-    if (call.result_of != kNone) {
-      out.of_call.push_back(out.of_call[call.result_of]);
-      continue;
-    }
-    const int next = static_cast<int>(out.first_call.size());
-    const int operation = call.is_input ? next : of_layer.emplace(call.layer, next).first->second;
-    if (operation == next) {
-      out.first_call.push_back(static_cast<int>(i));
-    }
-    out.of_call.push_back(operation);
-  }
-  return out;
-}
-
-// Calls that are outputs in the order in which Keras looks at them: a map's by name.
-std::vector<int> flattened_outputs(const Model& model) {
-  std::vector<int> order(model.outputs().size());
-  std::iota(order.begin(), order.end(), 0);
-  const bool named = has_named_outputs(model);
-  if (named) {
-    std::sort(order.begin(), order.end(),
-              [&](int a, int b) { return model.output_names()[a] < model.output_names()[b]; });
-  }
-  for (int& entry : order) {
-    entry = model.computing(model.outputs()[entry]);
-  }
-  return order;
-}
-
-// What a call takes, in the order of Keras' walk, and how many operations lie between: one, but for
-// a Lambda, which Keras has as several.
-std::vector<std::pair<int, int>> steps_to_inputs(const Model& model, int call) {
-  const Model::Call& entry = model.calls()[call];
-  std::vector<std::pair<int, int>> out;
-  const TensorProgram* program = entry.is_input ? nullptr : model.layers()[entry.layer]->program();
-  if (program != nullptr) {
-    for (const UsedInput& used : used_inputs(*program)) {
-      out.emplace_back(model.computing(entry.inputs[static_cast<size_t>(used.input)]), used.depth);
-    }
-    return out;
-  }
-  for (const int input : entry.inputs) {
-    out.emplace_back(model.computing(input), 1);
-  }
-  return out;
-}
-
-// A walk from the outputs towards the inputs, arguments in order, without recursion.
-class Traversal {
- public:
-  Traversal(const Model& model, const Operations& operations)
-      : model_(model),
-        operations_(operations),
-        state_(model.calls().size(), State::kNew),
-        index_(operations.first_call.size(), -1) {
-    for (const int output : flattened_outputs(model)) {
-      visit(output);
-    }
-  }
-  const std::vector<int>& finished() const { return finished_; }  // calls, inputs first
-  const std::vector<int>& index() const { return index_; }  // operation -> when it was first met
-
- private:
-  enum class State : uint8_t { kNew, kOpen, kDone };
-
-  void open(int call, std::vector<std::pair<int, size_t>>& stack) {
-    int& index = index_[operations_.of_call[call]];
-    index = index < 0 ? met_++ : index;
-    state_[call] = State::kOpen;
-    stack.emplace_back(call, 0);
-  }
-
-  void visit(int output) {
-    std::vector<std::pair<int, size_t>> stack;  // call, next argument
-    if (state_[output] == State::kNew) {
-      open(output, stack);
-    }
-    while (!stack.empty()) {
-      auto& [call, next] = stack.back();
-      const std::vector<std::pair<int, int>> inputs = steps_to_inputs(model_, call);
-      if (next < inputs.size()) {
-        const int input = inputs[next++].first;
-        if (state_[input] == State::kNew) {
-          open(input, stack);
-        }
-        continue;
-      }
-      state_[call] = State::kDone;
-      finished_.push_back(call);
-      stack.pop_back();
-    }
-  }
-
-  const Model& model_;
-  const Operations& operations_;
-  std::vector<State> state_;
-  std::vector<int> index_;
-  std::vector<int> finished_;
-  int met_ = 0;
-};
 
 std::string class_of(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];
@@ -179,40 +65,6 @@ std::vector<KerasGroup> named_groups_of(const H5File& file) {
 std::string group_name(const std::string& class_name) {
   // Keras exports its GroupedQueryAttention under this name.
   return to_snake_case(class_name == "GroupQueryAttention" ? "GroupedQueryAttention" : class_name);
-}
-
-bool has_named_outputs(const Model& model) {
-  for (size_t i = 0; i < model.outputs().size(); ++i) {
-    if (model.output_names()[i] != model.calls()[model.outputs()[i]].name) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::vector<int> keras_layer_order(const Model& model) {
-  const Operations operations = operations_of(model);
-  const Traversal traversal(model, operations);
-  std::vector<int> call_depth(model.calls().size(), 0);
-  std::vector<int> depth(operations.first_call.size(), 0);
-  const std::vector<int>& finished = traversal.finished();
-  for (auto it = finished.rbegin(); it != finished.rend(); ++it) {
-    int& of_operation = depth[operations.of_call[*it]];
-    of_operation = std::max(of_operation, call_depth[*it]);
-    call_depth[*it] = of_operation;
-    for (const auto& [input, steps] : steps_to_inputs(model, *it)) {
-      call_depth[input] = std::max(call_depth[input], of_operation + steps);
-    }
-  }
-  std::vector<int> order(operations.first_call.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return depth[a] != depth[b] ? depth[a] > depth[b] : traversal.index()[a] < traversal.index()[b];
-  });
-  for (int& entry : order) {
-    entry = operations.first_call[entry];
-  }
-  return order;
 }
 
 namespace {

@@ -1,6 +1,5 @@
 // Weight files of Keras for a model: the groups of each layer's weights and their order.
-// Source: Keras 3 saving_lib (groups are classes counted in the order of model.layers) and
-// ops/function.py map_graph (that order).
+// Source: Keras 3 saving_lib (groups are classes counted in the order of model.layers).
 #pragma once
 
 #include <string>
@@ -19,14 +18,6 @@ struct KerasGroup {
 
 // The name of a layer class's groups: "separable_conv2d".
 std::string group_name(const std::string& class_name);
-
-// Whether an output is named otherwise than its layer: Keras' model then returns a map.
-bool has_named_outputs(const Model& model);
-
-// Returns the order of Keras' `model.layers` for the functional model with these calls: indices of
-// the first call of each layer (inputs included). Calls are sorted by depth above the outputs, then
-// in the order in which the outputs reach them.
-std::vector<int> keras_layer_order(const Model& model);
 
 // The groups of this model's layers, inputs too, in Keras' order.
 std::vector<KerasGroup> keras_groups(const Model& model);
