@@ -42,7 +42,7 @@ void write_model(const std::string& path, const Config& config, const Model& mod
     case ModelFormat::kNpz:
       return write_npz(path, weights);
     case ModelFormat::kSafetensors:
-      return write_safetensors(path, weights);
+      return write_safetensors(path, weights, with_checksum(weights));
     case ModelFormat::kNone:
       break;
   }

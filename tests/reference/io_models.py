@@ -374,6 +374,34 @@ def cast():
     return model
 
 
+def tables():
+    """Tables whose masks are joined for one layer, and one without: the masks change the depth of the layers."""
+    words, tags = keras.Input((4,), dtype="int32", name="words"), keras.Input((4,), dtype="int32", name="tags")
+    user = keras.Input((1,), dtype="int32", name="user")
+    w, t = L.Embedding(9, 3, mask_zero=True, name="w")(words), L.Embedding(9, 3, mask_zero=True, name="t")(tags)
+    u = L.Flatten()(L.Embedding(9, 3, name="u")(user))
+    for _ in range(4):
+        u = L.Dense(3, activation="tanh")(u)
+    joined = L.Concatenate()([w, t])
+    steps = L.TimeDistributed(L.Dense(3))(L.BatchNormalization()(joined))
+    out = L.Dense(2, name="out")(L.Concatenate()([u, L.LSTM(2)(joined), L.GlobalAveragePooling1D()(steps)]))
+    return keras.Model([words, tags, user], out, name="tables")
+
+
+def bfloat16():
+    """Masks of what a layer casts, and of layers that compute in another dtype than their inputs have."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    x, ids = keras.Input((4, 3), name="x"), keras.Input((4,), dtype="int32", name="ids")
+    a, b = L.Masking()(x), L.Embedding(9, 3, mask_zero=True, name="b")(ids)
+    c = L.Dense(3, name="c")(L.Embedding(9, 3, name="d")(ids))
+    h = L.LSTM(2, dtype="float32")(L.Concatenate()([a, b]))
+    e = L.Dense(2, name="e", dtype="float32")(L.Flatten()(L.Embedding(9, 3, name="f")(ids)))
+    z = L.GRU(2)(L.Add()([L.Concatenate()([a, c]), L.Concatenate()([a, b])]))
+    model = keras.Model([x, ids], L.Dense(2, dtype="float32", name="out")(L.Concatenate()([h, e, z])), name="bfloat16")
+    keras.config.set_dtype_policy("float32")
+    return model
+
+
 def hierarchy():
     """Words of sentences: a TimeDistributed of a model that makes masks, and of one with branches within masked steps."""
     words = keras.Sequential([keras.Input((6,), dtype="int32"), L.Embedding(11, 4, mask_zero=True), L.LSTM(3)], name="words")
@@ -417,7 +445,7 @@ def tied():
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
           hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
-          unsized, halved, filmstrip, merged, cast, hierarchy, frames, tied]
+          unsized, halved, filmstrip, merged, cast, hierarchy, frames, tied, tables, bfloat16]
 
 
 def fill(model, seed):

@@ -50,13 +50,11 @@ class NodeBuilder {
 
   const Layer& layer_of(int call) const { return *model_.layers()[model_.calls()[call].layer]; }
 
-  // The result of `from` as a layer takes it. Under mixed precision Keras casts it first.
-  CallStep step_to(const Layer& layer, int from) const {
-    static constexpr std::string_view kNoAutocast[] = {"Embedding", "ReversibleEmbedding",
-                                                       "LayerNormalization", "GroupNormalization"};
+  // What a mask is made of: the result of `from` as the layer sees it. Under mixed precision Keras
+  // casts that; the layer's own node has the result as it was before.
+  CallStep cast_step(const Layer& layer, int from) const {
     const DType given = model_.calls()[from].dtype;
-    const bool is_cast =
-        is_floating(given) && given != layer.dtype && !is_one_of(layer.class_name, kNoAutocast);
+    const bool is_cast = layer.casts_inputs() && is_floating(given) && given != layer.dtype;
     return {out_.of_call[from], is_cast ? 2 : 1};
   }
 
@@ -71,66 +69,33 @@ class NodeBuilder {
       return out;
     }
     const CallArguments given = call_arguments(model_, call);
-    std::vector<std::pair<std::string, CallStep>> named = masks_taken(layer, given);
-    for (const auto& [name, from] : given.tensors) {
-      named.emplace_back(name, step_to(layer, from));
-    }
+    std::vector<std::pair<std::string, int>> named = given.tensors;
     for (const std::vector<int>& states : given.initial_state) {
       for (const int state : states) {
-        named.emplace_back("initial_state", step_to(layer, state));
+        named.emplace_back("initial_state", state);
       }
     }
     std::stable_sort(named.begin(), named.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const int from : given.args) {
-      out.push_back(step_to(layer, from));
+      out.push_back({out_.of_call[from]});
     }
-    for (const auto& [name, step] : named) {
-      out.push_back(step);
+    for (const auto& [name, from] : named) {
+      out.push_back({out_.of_call[from]});
+    }
+    if (takes_mask(layer, entry) && mask_of_[entry.inputs[0]] != kNone) {
+      out.push_back({mask_of_[entry.inputs[0]]});
     }
     return out;
   }
 
-  // The masks that Keras passes to a call of the layer, by the names of the arguments.
-  std::vector<std::pair<std::string, CallStep>> masks_taken(const Layer& layer,
-                                                            const CallArguments& given) const {
-    static constexpr std::string_view kByRole[] = {"MultiHeadAttention", "GroupQueryAttention"};
-    static constexpr std::string_view kOne[] = {"BatchNormalization", "TimeDistributed",
-                                                "Attention", "AdditiveAttention",
-                                                "GlobalAveragePooling1D"};
-    std::vector<std::pair<std::string, CallStep>> out;
-    const auto take = [&](std::string name, int from) {
-      if (mask_of_[from] != kNone) {
-        out.emplace_back(std::move(name), CallStep{mask_of_[from]});
-      }
-    };
-    if (is_one_of(layer.class_name, kByRole)) {
-      const auto is_given = [&](const std::string& name) {
-        return std::any_of(given.tensors.begin(), given.tensors.end(),
-                           [&](const auto& tensor) { return tensor.first == name; });
-      };
-      std::vector<std::pair<std::string, int>> roles = {{"query_mask", given.args.at(0)},
-                                                        {"value_mask", given.args.at(1)}};
-      for (const auto& [name, from] : given.tensors) {
-        if (name == "key") {
-          roles.emplace_back("key_mask", from);
-        }
-      }
-      for (const auto& [name, from] : roles) {
-        if (!is_given(name)) {
-          take(name, from);
-        }
-      }
-      return out;
-    }
-    const bool is_alone = given.tensors.empty() && given.initial_state.empty() &&
-                          (given.as_list || given.args.size() == 1);
-    if (is_alone && (is_one_of(layer.class_name, kOne) || is_recurrent_class(layer.class_name))) {
-      for (const int from : given.args) {
-        take("mask", from);
-      }
-    }
-    return out;
+  // Whether the node of a call has the mask of its input. Keras adds it to the arguments, and keeps
+  // these only where the layer is called with one tensor of its own dtype, and nothing beside it.
+  bool takes_mask(const Layer& layer, const Model::Call& entry) const {
+    static constexpr std::string_view kNames[] = {"BatchNormalization", "TimeDistributed",
+                                                  "GlobalAveragePooling1D"};
+    return entry.inputs.size() == 1 && model_.calls()[entry.inputs[0]].dtype == layer.dtype &&
+           (is_one_of(layer.class_name, kNames) || is_recurrent_class(layer.class_name));
   }
 
   // The node of the mask that Keras' graph has of the call's result: compute_mask of the layer.
@@ -175,7 +140,7 @@ class NodeBuilder {
     if (!layer.makes_mask() || (layer.class_name != "Embedding" && layer.class_name != "Masking")) {
       return kNone;
     }
-    const int unequal = add_operation({step_to(layer, model_.calls()[call].inputs[0])});
+    const int unequal = add_operation({cast_step(layer, model_.calls()[call].inputs[0])});
     return layer.class_name == "Masking" ? add_operation({{unequal}}) : unequal;
   }
 
@@ -184,7 +149,7 @@ class NodeBuilder {
     const Layer& layer = layer_of(call);
     std::vector<CallStep> parts;
     for (size_t i = 0; i < masks.size(); ++i) {
-      const int like = add_operation({step_to(layer, model_.calls()[call].inputs[i])});
+      const int like = add_operation({cast_step(layer, model_.calls()[call].inputs[i])});
       if (masks[i] == kNone) {
         parts.push_back({like});  // OnesLike
         continue;

@@ -1,7 +1,7 @@
 #include "interop/keras/export_call.h"
 
 #include <algorithm>
-#include <span>
+#include <numeric>
 
 #include "config/cells.h"
 
@@ -64,7 +64,45 @@ void add_roles(const Model::Call& entry, const std::string& name,
   }
 }
 
+// How many states each list has in which Keras keeps them: one, but for an LSTMCell in a stack.
+std::vector<size_t> state_groups(const ConfigObject& layer) {
+  std::vector<size_t> out;
+  if (layer.class_name == "Bidirectional") {
+    const ConfigObject& inner = layer.arg("layer").object();
+    out = state_groups(inner);
+    const std::vector<size_t> other =
+        state_groups(layer.has("backward_layer") ? layer.arg("backward_layer").object() : inner);
+    out.insert(out.end(), other.begin(), other.end());
+  } else if (layer.class_name == "RNN" &&
+             layer.arg("cell").object().class_name == "StackedRNNCells") {
+    for (const NamedCell& cell : cells_of_stack(layer.arg("cell").object())) {
+      out.push_back(cell.object->class_name == "LSTMCell" ? 2 : 1);
+    }
+  } else {
+    out.assign(state_names(layer, "").size(), 1);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls) {
+  const std::vector<size_t> groups = state_groups(layer);
+  const size_t num_states = std::accumulate(groups.begin(), groups.end(), size_t{0});
+  std::vector<std::vector<int>> out;
+  size_t next = 0;
+  for (; next + num_states < calls.size(); ++next) {  // no states
+    out.push_back({calls[next]});
+  }
+  for (const size_t size : groups) {
+    const size_t begin = std::min(next, calls.size()), end = std::min(next + size, calls.size());
+    out.emplace_back(calls.begin() + static_cast<std::ptrdiff_t>(begin),
+                     calls.begin() + static_cast<std::ptrdiff_t>(end));
+    next = end;
+  }
+  std::erase_if(out, [](const std::vector<int>& group) { return group.empty(); });
+  return out;
+}
 
 CallArguments call_arguments(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];

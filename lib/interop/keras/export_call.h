@@ -1,6 +1,7 @@
 // How Keras' layers are called: what of a call is given by place, and what by name.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,10 @@ struct CallArguments {
            untaken.empty();
   }
 };
+
+// The states of a recurrent layer that are among its inputs or outputs, `calls`, as Keras has them:
+// the two of an LSTMCell in a stack are a list of their own. Other outputs stand before them.
+std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls);
 
 // Call `call`, which is of a layer, not of an Input or a Lambda.
 CallArguments call_arguments(const Model& model, int call);

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "base/text.h"
-#include "config/cells.h"
 #include "config/tensor_expression.h"
 #include "interop/keras/export_call.h"
 #include "interop/keras/layer_order.h"
@@ -275,48 +273,6 @@ bool is_of_hub(std::string_view class_name) {
                                               "RotaryEmbedding",           "SinePositionEncoding",
                                               "ViTPatchingAndEmbedding",   "MaskedLMHead"};
   return std::find(std::begin(kHub), std::end(kHub), class_name) != std::end(kHub);
-}
-
-namespace {
-
-// How many states each list has in which Keras keeps them: one, but for an LSTMCell in a stack.
-std::vector<size_t> state_groups(const ConfigObject& layer) {
-  std::vector<size_t> out;
-  if (layer.class_name == "Bidirectional") {
-    const ConfigObject& inner = layer.arg("layer").object();
-    out = state_groups(inner);
-    const std::vector<size_t> other =
-        state_groups(layer.has("backward_layer") ? layer.arg("backward_layer").object() : inner);
-    out.insert(out.end(), other.begin(), other.end());
-  } else if (layer.class_name == "RNN" &&
-             layer.arg("cell").object().class_name == "StackedRNNCells") {
-    for (const NamedCell& cell : cells_of_stack(layer.arg("cell").object())) {
-      out.push_back(cell.object->class_name == "LSTMCell" ? 2 : 1);
-    }
-  } else {
-    out.assign(state_names(layer, "").size(), 1);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls) {
-  const std::vector<size_t> groups = state_groups(layer);
-  const size_t num_states = std::accumulate(groups.begin(), groups.end(), size_t{0});
-  std::vector<std::vector<int>> out;
-  size_t next = 0;
-  for (; next + num_states < calls.size(); ++next) {  // no states
-    out.push_back({calls[next]});
-  }
-  for (const size_t size : groups) {
-    const size_t begin = std::min(next, calls.size()), end = std::min(next + size, calls.size());
-    out.emplace_back(calls.begin() + static_cast<std::ptrdiff_t>(begin),
-                     calls.begin() + static_cast<std::ptrdiff_t>(end));
-    next = end;
-  }
-  std::erase_if(out, [](const std::vector<int>& group) { return group.empty(); });
-  return out;
 }
 
 }  // namespace meshtrain

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -74,8 +73,5 @@ bool is_keras_sequential(const ModelConfig& config, const Model& model);
 
 // Whether the class is Keras Hub's, which loads it once `import keras_hub` has registered it.
 bool is_of_hub(std::string_view class_name);
-// The states of a recurrent layer that are among its inputs or outputs, `calls`, as Keras has them:
-// the two of an LSTMCell in a stack are a list of their own. Other outputs stand before them.
-std::vector<std::vector<int>> nested_states(const ConfigObject& layer, std::span<const int> calls);
 
 }  // namespace meshtrain

@@ -16,7 +16,7 @@ inline const std::vector<std::string>& keras_models() {
   static const std::vector<std::string> kNames = {
       "mlp",     "convnet", "several",    "shared",    "resnet",    "separable", "normalized",
       "adapted", "nested",  "operations", "recurrent", "attention", "hub",       "wrapped",
-      "masked",  "stacked", "filmed",     "spectral",  "merged"};
+      "masked",  "stacked", "filmed",     "spectral",  "merged",    "tables",    "bfloat16"};
   return kNames;
 }
 
