@@ -8,6 +8,7 @@
 #include "config/bind.h"
 #include "config/catalogue.h"
 #include "config/cells.h"
+#include "config/layer_inputs.h"
 #include "config/layer_names.h"
 #include "mesh/layout_map.h"
 
@@ -165,7 +166,7 @@ class ModelBinder {
     } else if (!is_input) {
       layer.inputs.push_back({out_.layers[i - 1].name.value, {}});
     }
-    std::string class_name = layer.object.class_name;
+    const std::string& class_name = layer.object.class_name;
     if (is_cell_class(class_name)) {
       diagnostics_
           .error(
@@ -173,23 +174,23 @@ class ModelBinder {
               fmt::format("layer `{}` ({}) computes one step only", layer.name.value, class_name))
           .help(fmt::format("write `RNN: {{cell: {{{}: ...}}}}`", class_name));
     }
+    const ConfigObject* acting = &layer.object;
     if (class_name == "Call") {
       const LayerConfig* target =
           earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "layer");
-      class_name = target == nullptr ? "Call" : target->object.class_name;
-      if (class_name == "Input" || (target != nullptr && class_name == "Call")) {
+      acting = target == nullptr ? nullptr : &target->object;
+      if (target != nullptr && (acting->class_name == "Input" || acting->class_name == "Call")) {
         diagnostics_.error(
             "E121", layer.shared_layer.loc,
             fmt::format("`{}` is a {}; only a layer with a computation of its own can "
                         "be used again",
-                        layer.shared_layer.value, class_name));
+                        layer.shared_layer.value, acting->class_name));
       }
     }
-    if (class_name == "MaskedLMHead" && layer.object.class_name != "Call" &&
-        layer.object.has("token_embedding")) {
+    if (class_name == "MaskedLMHead" && layer.object.has("token_embedding")) {
       earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "`token_embedding`");
     }
-    check_count(layer, class_name);
+    bind_inputs(layer, acting, diagnostics_);
   }
 
   template <class F>
@@ -280,35 +281,6 @@ class ModelBinder {
                                    layer));
     }
     d.notes.push_back(fmt::format("layers: {}", join(nearest_names(name, names, 8), ", ")));
-  }
-
-  void check_count(const LayerConfig& layer, const std::string& class_name) {
-    const auto is_any = [&](std::initializer_list<std::string_view> names) {
-      return std::find(names.begin(), names.end(), class_name) != names.end();
-    };
-    const size_t count = layer.inputs.size();
-    const bool takes_two = is_any({"Subtract", "Dot", "CustomScaleLayer"});
-    const bool takes_many =
-        takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
-    const ClassSpec* spec = find_class(Category::kLayer, class_name);
-    // Layers with roles check their inputs themselves, and recurrent ones their states.
-    const bool is_known = spec != nullptr && !spec->has_roles && !is_recurrent_class(class_name);
-    if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
-      diagnostics_
-          .error("E121", layer.object.loc,
-                 fmt::format("layer `{}` ({}) takes {} two inputs, not {}", layer.name.value,
-                             class_name, takes_two ? "exactly" : "at least", count))
-          .help("write `inputs: [first, second]` with the names of earlier layers");
-      return;
-    }
-    const bool may_be_two = is_any({"GlobalAveragePooling1D", "CategoryEncoding", "SplitSteps"});
-    if (!takes_many && is_known && class_name != "Input" && class_name != "Lambda" &&
-        count > (may_be_two ? 2 : 1)) {
-      diagnostics_.error(
-          "E121", layer.object.loc,
-          fmt::format("layer `{}` ({}) takes {}, not {}", layer.name.value, class_name,
-                      may_be_two ? "one or two inputs" : "one input", count));
-    }
   }
 
   void add_output(const std::string& name, const ConfigValue& layer) {

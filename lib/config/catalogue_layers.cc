@@ -182,7 +182,7 @@ std::vector<ClassSpec> merging() {
       layer_class("Lambda", "an expression of its inputs, by name, with the functions of keras.ops",
                   with_function({make_spec("names", ValueKind::kTextList, "null",
                                            "names of the inputs in the function; null: as "
-                                           "`inputs` has them")
+                                           "`inputs` has them, by the keys of a map")
                                      .nullable()})));
   // Of networks of keras.applications.
   out.push_back(layer_class("CustomScaleLayer", "the first input and `scale` times the second",

@@ -21,7 +21,7 @@ std::vector<std::string> names_in_config(const ConfigObject& config) {
   }
   std::vector<std::string> out;
   for (const auto& [key, name] : inputs.dict()) {
-    out.push_back(name.string());
+    out.push_back(key);
   }
   return out;
 }

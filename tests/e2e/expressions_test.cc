@@ -106,6 +106,9 @@ TEST_CASE("a Lambda names its inputs as it writes them, in a block and of a bloc
   const std::string compile = "compile: {optimizer: sgd, loss: mse}\n";
   const Training plain = train(
       config("    - Lambda: {name: z, inputs: [a, b], function: \"=b - 10 * a\"}\n", compile));
+  check_same(plain, train(config("    - Lambda: {name: z, inputs: {new: b, old: a}, function: "
+                                 "\"=new - 10 * old\"}\n",
+                                 compile)));
   const std::string block =
       "blocks:\n  Diff:\n    inputs: [a, b]\n    layers:\n"
       "      - Lambda: {name: out, inputs: [a, b], function: \"=a - 10 * b\"}\n";

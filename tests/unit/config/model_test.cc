@@ -130,6 +130,32 @@ TEST_CASE("Layers: a list of metrics or losses for several outputs is one entry 
   CHECK(codes_of(text + "compile: {loss: [mse, null, mae]}\n") == "E113");
 }
 
+TEST_CASE("Layers: a map of inputs has the names that the layer knows") {
+  const std::string x = "Input: {name: x, shape: [4, 3]}", h = "Input: {name: h, shape: [2]}",
+                    c = "Input: {name: c, shape: [2]}";
+  const auto inputs_of = [&](const std::string& layer) {
+    std::string out;
+    const Config config = load_text(model_of({x, h, c, layer}));
+    for (const auto& input : config.model.layers[3].inputs) {
+      out += input.value;
+    }
+    return out;
+  };
+  CHECK(inputs_of("LSTM: {units: 2, inputs: {state_c: c, sequences: x, state_h: h}}") == "xhc");
+  CHECK(inputs_of("LSTM: {units: 2, inputs: {c: c, h: h, sequence: x}}") == "xhc");
+  const auto codes = [&](const std::string& layer) {
+    return codes_of(model_of({x, h, layer}, "  outputs: [last, x, h]\n"));
+  };
+  CHECK(codes("GRU: {name: last, units: 2, inputs: {initial_state: h, sequences: x}}") == "");
+  CHECK(codes("Bidirectional: {name: last, layer: {GRU: 2}, inputs: {backward_h: h, "
+              "forward_h: h, sequences: x}}") == "");
+  CHECK(codes("GRU: {name: last, units: 2, inputs: {sequences: x, mask: h}}") == "E121");
+  CHECK(codes("GRU: {name: last, units: 2, inputs: {sequences: x, inputs: h}}") == "E121");
+  CHECK(codes("GRU: {name: last, units: 2, inputs: {state: h}}") == "E121");
+  CHECK(codes("Subtract: {name: last, inputs: {b: x, a: x}}") == "E121");
+  CHECK(codes("Dense: {name: last, units: 2, inputs: {x: h}}") == "");  // it takes one alone
+}
+
 TEST_CASE("Layers: wrong graphs") {
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
       {{"Dense: 2"}, "E121"},
