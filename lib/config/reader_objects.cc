@@ -89,10 +89,15 @@ Reader::ObjectPtr Reader::object(const YamlNode& node, Category category) {
     return object;
   }
   if (spec->args.empty() || (form->first->is_list() && spec->args[0].kind == ValueKind::kInt)) {
-    diagnostics_.error("E112", form->first->loc,
-                       fmt::format("`{}` takes {}, not {}", form->spelled,
-                                   spec->args.empty() ? "no arguments" : "a map of arguments",
-                                   kind_name(*form->first)));
+    Diagnostic& d =
+        diagnostics_.error("E112", form->first->loc,
+                           fmt::format("`{}` takes {}, not {}", form->spelled,
+                                       spec->args.empty() ? "no arguments" : "a map of arguments",
+                                       kind_name(*form->first)));
+    if (!spec->args.empty()) {
+      d.help(fmt::format("arguments have names: `{}: {{{}: ...}}`", form->spelled,
+                         spec->args[0].name));
+    }
     return nullptr;
   }
   YamlNode args{.kind = YamlNode::Kind::kMap, .loc = form->first->loc};
@@ -205,7 +210,12 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     if (!other.empty()) {
       d.help(other);
     }
-    if (form.spelled.find('(') != std::string::npos) {
+    if (form.spelled.starts_with("lambda ") || form.spelled.starts_with("=")) {
+      d.help(
+          category == Category::kActivation
+              ? "a function of your own is a layer: `Lambda: \"=x * 2\"`"
+              : "a function of your own is an expression: `=mean(abs(y_true - y_pred), axis=-1)`");
+    } else if (form.spelled.find('(') != std::string::npos) {
       d.help(fmt::format("arguments are a map: `{}: {{name: value}}`", bare));
     }
     if (names.size() <= 8) {

@@ -179,15 +179,16 @@ ScalarResult<double> parse_number(std::string_view text) {
 }
 
 ScalarResult<bool> parse_boolean(std::string_view text) {
-  if (text == "true" || text == "false") {
-    return {text == "true", {}};
+  const bool is_yes = text == "true" || text == "True" || text == "TRUE";
+  if (is_yes || text == "false" || text == "False" || text == "FALSE") {
+    return {is_yes, {}};
   }
   const std::string lower = to_lower(text);
   const auto is_any = [&](std::initializer_list<std::string_view> words) {
     return std::find(words.begin(), words.end(), lower) != words.end();
   };
-  const bool is_true = is_any({"true", "yes", "on", "y", "1"});
-  if (is_true || is_any({"false", "no", "off", "n", "0"})) {
+  const bool is_true = is_any({"yes", "on", "y", "1"});
+  if (is_true || is_any({"no", "off", "n", "0"})) {
     return {{},
             {"E114", fmt::format("must be true or false, not {}", shown(text)),
              fmt::format("write `{}`", is_true ? "true" : "false")}};

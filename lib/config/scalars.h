@@ -27,7 +27,7 @@ struct ScalarResult {
 ScalarResult<int64_t> parse_integer(std::string_view text);
 // "1e-4", ".5", "1_000"; E113 for nan, infinity, overflow, and what is not zero but becomes it.
 ScalarResult<double> parse_number(std::string_view text);
-// true and false only; E114 for yes, on, True, ...
+// true and false, also True and TRUE, as in YAML 1.1 and 1.2; E114 for yes, on, 1, ...
 ScalarResult<bool> parse_boolean(std::string_view text);
 
 // The text as a number, if it is an integer's or a finite number's; nothing else is reported.

@@ -195,7 +195,9 @@ Diagnostic& expression_error(Diagnostics& diagnostics, const ConfigObject& objec
       diagnostics.error("E132", expression_place(function.loc, function.string(), error.offset),
                         fmt::format("{}: cannot compute `function` `{}`: {}", owner,
                                     function.string(), error.message));
-  if (!error.help.empty()) {
+  if (expression_text(function.string()).starts_with("lambda ")) {
+    d.help("write the expression alone: `=x * 2`; a loss compares `y_true` and `y_pred`");
+  } else if (!error.help.empty()) {
     d.help(error.help);
   }
   return d;

@@ -73,18 +73,23 @@ TEST_CASE("parse_number: what is not finite or not a number is refused") {
 }
 
 TEST_CASE("parse_boolean: true and false and no other word") {
-  CHECK(*parse_boolean("true").value);
-  CHECK_FALSE(*parse_boolean("false").value);
-  for (const char* text : {"yes", "on", "Y", "True", "TRUE", "1"}) {
+  for (const char* text : {"true", "True", "TRUE"}) {
+    CHECK(*parse_boolean(text).value);
+  }
+  for (const char* text : {"false", "False", "FALSE"}) {
+    CHECK_FALSE(*parse_boolean(text).value);
+  }
+  for (const char* text : {"yes", "on", "Y", "1"}) {
     CAPTURE(text);
     CHECK(parse_boolean(text).problem.code == "E114");
     CHECK(parse_boolean(text).problem.label == "write `true`");
   }
-  for (const char* text : {"NO", "off", "n", "False", "0"}) {
+  for (const char* text : {"NO", "off", "n", "0"}) {
     CAPTURE(text);
     CHECK(parse_boolean(text).problem.label == "write `false`");
   }
   CHECK(parse_boolean("maybe").problem.code == "E112");
+  CHECK(parse_boolean("tRUE").problem.code == "E112");
 }
 
 TEST_CASE("list_of_tuple: Python's tuples of numbers and nothing else") {
