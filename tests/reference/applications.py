@@ -235,17 +235,14 @@ def compare_last_bits(name):
         print(f"{name} {optimizer}: {apart(found, expected):.0e}", flush=True)
 
 
-def trained(program, folder, model, optimizer, numbers, x, y):
+def trained(program, folder, optimizer, numbers, losses):
     """The largest difference of a loss of five steps from the weights of m.keras, in parts of it."""
-    losses = losses_in_keras(model, optimizer, numbers, x, y)
     run(program, folder, "train", "wide/config.yaml", "dtype_policy=float64", "fit.initial_weights=m.keras",
-        "data.train={source: npz, path: ../train.npz}", "data.shuffle=false", f"fit.batch_size={len(x)}", "fit.epochs=5",
+        "data.train={source: npz, path: ../train.npz}", "data.shuffle=false", f"fit.batch_size={SAMPLES}", "fit.epochs=5",
         f"compile={{optimizer: {json.dumps({optimizer: numbers})}, loss: sparse_categorical_crossentropy}}",
-        "run.log_steps=true", "-o", f"run_{optimizer}", "-q")
+        "run.log_steps=true", "checkpoint.every=never", "-o", f"run_{optimizer}", "-q")
     lines = [json.loads(line) for line in (folder / f"run_{optimizer}" / "metrics.jsonl").read_text().splitlines()]
-    found = [line["loss"] for line in lines if line["event"] == "step"]
-    print(f"{model.name} {optimizer}: losses {losses}", file=sys.stderr, flush=True)
-    return apart(found, losses)
+    return apart([line["loss"] for line in lines if line["event"] == "step"], losses)
 
 
 def path_of(name, weight):
@@ -347,25 +344,30 @@ def widen_constants(model):
             layer.variance = np.asarray(layer.input_variance, "float64").reshape(layer.variance.shape)
 
 
-def training_cells(program, folder, name):
-    """SGD and Adam from the same weights."""
+def write_losses(folder, name):
+    """Keras' half of training_cells(): m.keras, the samples, and the losses of five steps with each optimizer."""
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     size = WIDE.get(name, 64)
-    x = images(name, size).astype(np.float64)
-    y = np.arange(SAMPLES) % 10
+    x, y = images(name, size).astype(np.float64), np.arange(SAMPLES) % 10
     np.savez(folder / "train.npz", x=x, y=y.astype(np.int32))
     model = wide_model(name, size)
     model.save(folder / "m.keras")
-    run(program, folder, "import", "m.keras", "-o", "wide")
     widen_constants(model)
-    cells = []
+    losses = {}
     for optimizer in OPTIMIZERS:
         fill(model, gain(name))
-        cells.append(trained(program, folder, model, optimizer, numbers_of(optimizer, name), x, y))
-    keras.config.set_floatx("float32")
-    keras.config.set_dtype_policy("float32")
-    return cells
+        losses[optimizer] = losses_in_keras(model, optimizer, numbers_of(optimizer, name), x, y)
+    (folder / "losses.json").write_text(json.dumps(losses))
+
+
+def training_cells(program, folder, name):
+    """SGD and Adam from the same weights. Keras runs in a process of its own, whose memory is free afterwards."""
+    subprocess.run([sys.executable, __file__, "--losses", folder, name], check=True)
+    losses = json.loads((folder / "losses.json").read_text())
+    print(f"{name}: losses {losses}", file=sys.stderr, flush=True)
+    run(program, folder, "import", "m.keras", "-o", "wide")
+    return [trained(program, folder, optimizer, numbers_of(optimizer, name), losses[optimizer]) for optimizer in OPTIMIZERS]
 
 
 def table_row(program, name, size, trains):
@@ -388,8 +390,12 @@ def main():
     parser.add_argument("--train", action="store_true", help="with --table: five steps in float64, too")
     parser.add_argument("--without-top", nargs="+", metavar="PROGRAM NAME", help="the program, then names; all of them without")
     parser.add_argument("--last-bits", nargs="*", metavar="NAME", help="Keras beside itself, with the last bits changed")
+    parser.add_argument("--losses", nargs=2, metavar=("FOLDER", "NAME"), help="what --train compares with, for itself")
     parser.add_argument("--only", help="one name; the other cases stay as they are")
     arguments = parser.parse_args()
+    if arguments.losses:
+        write_losses(pathlib.Path(arguments.losses[0]), arguments.losses[1])
+        return
     if arguments.weights:
         write_weights(arguments.only)
         return
