@@ -191,7 +191,7 @@ int run_generate(const GenerateOptions& options, Invocation& invocation) {
   Config config = load_config(model.load);
   config.data.head_tail.value = 1;  // a text is read in order
   drop_expressions(config.compile);
-  drop_optimizer(config.compile);
+  drop_training(config.compile);
   config.fit.batch_size.value = 0;  // that of training may not fit the mesh; rows take its place
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {

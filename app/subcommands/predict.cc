@@ -116,7 +116,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
   const ModelSource model = options.config.source(options.weights, false);
   Config config = load_config(model.load);
   drop_expressions(config.compile);
-  drop_optimizer(config.compile);
+  drop_training(config.compile);
   drop_training_batch(config);
   if (const std::optional<int> code =
           run_own_processes({invocation.given_words}, config, invocation.processes)) {
@@ -150,7 +150,7 @@ int run_predict(const PredictOptions& options, Invocation& invocation) {
     const auto announced = coordinator.announce("opening the data");
     const ConfigObject source = input_source(options.input, config);
     known = learned_for(model, config);
-    dataset = load_dataset(source, config.data, known);
+    dataset = load_dataset(source, config.data, known, {.inputs = model_inputs(config.model)});
     if (!known && training_source(source) != nullptr) {
       warn_of_nothing_learned(source, weights_of(model, config), warnings);
     }

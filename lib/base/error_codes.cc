@@ -118,8 +118,8 @@ constexpr ErrorCode kCodes[] = {
      "The first bytes are not those of an .npy file, or of a version that is known."},
     {"E302", "an .npy file is cut off or its header is damaged", "Copy or write it again."},
     {"E303", "a type of elements that is not read",
-     "Booleans, integers of 8 to 64 bits and floats of 16 to 64 bits are; convert others with "
-     "`astype`. Files of one pattern have one type."},
+     "Booleans, integers of 8 to 64 bits and floats of 16 to 64 bits are, uint64 up to 2^63; "
+     "convert others with `astype`. Files of one pattern have one type."},
     {"E304", "arrays of a wrong shape",
      "The first dimension counts samples; files of one pattern have the same sample shape, and "
      "samples have elements."},
@@ -314,6 +314,12 @@ constexpr ErrorCode kCodes[] = {
      "steps; training keeps them until the gradient. Attention over products computes block by "
      "block and stores no scores, unless they are an output. The warning starts at 1 MiB per "
      "batch."},
+    {"W127", "class names that are not used",
+     "`model.class_names` has another number of names than the output has classes, so that results "
+     "name the classes of the data, or numbers."},
+    {"W128", "a loss or metric of classes, and an output of one unit",
+     "Categorical losses and accuracies tell several classes apart, each with a unit of its own. Of "
+     "a single unit they are the same for every sample, so that nothing is learned."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",
@@ -422,7 +428,8 @@ constexpr ErrorCode kCodes[] = {
     {"W630", "a mask of steps is lost",
      "Embedding with mask_zero and Masking mark steps that are padding. Most layers pass the mask "
      "on, attention and the loss use it; this layer has no masks, as in Keras, so that what comes "
-     "behind it takes padding for data. Move the layer, or weigh the samples."},
+     "behind it takes padding for data. Move the layer, or weigh the samples. A loss or metric "
+     "without a value for each step counts padding, too."},
     {"W631", "more memory than this host has",
      "`train` would refuse it here with E631. On a machine with more memory it runs."},
 };

@@ -2,6 +2,7 @@
 #include "config/expander.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -457,6 +458,31 @@ void Expander::rewrite(YamlNode& names, const ExpandScope& scope) {
         child.failed = true;
       }
     }
+  }
+}
+
+void Expander::rewrite_outputs(YamlNode& outputs) {
+  const std::vector<YamlNode> written = outputs.children;
+  const bool is_list_of_names =
+      outputs.is_list() && written.size() > 1 &&
+      std::all_of(written.begin(), written.end(),
+                  [](const YamlNode& entry) { return entry.is_scalar(); });
+  rewrite(outputs, top_);
+  if (!is_list_of_names || outputs.children.size() != written.size()) {
+    return;
+  }
+  YamlNode named = outputs;
+  named.kind = YamlNode::Kind::kMap;
+  std::set<std::string> names;
+  bool is_any_use = false;
+  for (size_t i = 0; i < written.size(); ++i) {
+    is_any_use = is_any_use || outputs.children[i].text != written[i].text;
+    named.children[i].key = written[i].text;
+    named.children[i].key_loc = written[i].loc;
+    names.insert(written[i].text);
+  }
+  if (is_any_use && names.size() == written.size()) {
+    outputs = std::move(named);
   }
 }
 

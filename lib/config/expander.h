@@ -63,8 +63,9 @@ class Expander {
 
   void run(const YamlNode& layers);
   std::vector<YamlNode> take_layers() { return std::move(layers_); }
-  // `model.outputs`: names of uses become names of layers.
-  void rewrite_outputs(YamlNode& outputs) { rewrite(outputs, top_); }
+  // `model.outputs`: names of uses become names of layers. Of several outputs, one that is a use
+  // keeps the name of the use.
+  void rewrite_outputs(YamlNode& outputs);
   // What the last entry computes, when that is not just the last layer.
   std::optional<OutputNames> unusual_outputs() const;
   // `remat` of each repetition that has one; the keys are the names of the repetitions.

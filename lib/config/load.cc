@@ -15,6 +15,7 @@
 #include "config/reader.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
+#include "config/tensor_expression.h"
 #include "config/variables.h"
 
 namespace meshtrain {
@@ -230,6 +231,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   Expressions expressions(out.root, diagnostics, first_file, options.weights);
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics, options.most_times);
   bind_rate_expressions(out.root, expressions, diagnostics);
+  make_lambdas_of_outputs(out.root);
   expressions.evaluate(out.root);
   expand_layout_preset(out.root, diagnostics);
   if (!options.sections.empty()) {

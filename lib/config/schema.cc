@@ -204,7 +204,8 @@ const Section& fit_section() {
       "fit",
       {count("batch_size", &S::batch_size, "samples per step, over all devices"),
        count("epochs", &S::epochs, "index of the last epoch, as in Keras"),
-       count("initial_epoch", &S::initial_epoch, "epochs already done", 0),
+       count("initial_epoch", &S::initial_epoch,
+             "epochs already done: data continue where these would have ended", 0),
        count(
            "steps_per_epoch", &S::steps_per_epoch,
            "steps of an epoch, as in Keras: the next epoch continues where this one stopped in the "

@@ -47,10 +47,76 @@ bool names_input(const YamlNode* inputs, const std::string& name) {
                      [&](const YamlNode& child) { return names_input(&child, name); });
 }
 
+// The names of the model's outputs: those of `outputs`, else that of the last layer, where it has
+// one.
+std::vector<std::string> names_of_outputs(const YamlNode& model) {
+  std::vector<std::string> names;
+  const YamlNode* const outputs = model.find("outputs");
+  if (outputs != nullptr && outputs->is_scalar()) {
+    names.push_back(outputs->text);
+  } else if (outputs != nullptr && !outputs->is_null()) {
+    for (const YamlNode& output : outputs->children) {
+      names.push_back(outputs->is_map() ? output.key : output.text);
+    }
+  } else if (const YamlNode* layers = model.find("layers"); layers && !layers->children.empty()) {
+    const YamlNode& last = layers->children.back();
+    const YamlNode* name = last.find("name");
+    if (name == nullptr && last.is_map() && !last.children.empty()) {
+      name = last.children[0].find("name");  // - Dense: {name: d, units: 1}
+    }
+    names.push_back(name == nullptr ? "" : name->text);
+  }
+  return names;
+}
+
+bool names_any(std::string_view expression, const std::vector<std::string>& names) {
+  try {
+    const std::vector<std::string> used = variables_in(parse_expression(expression));
+    return std::any_of(used.begin(), used.end(), [&](const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    });
+  } catch (const ExprError&) {
+    return false;  // reported when it is evaluated
+  }
+}
+
+void make_lambdas(YamlNode& node, const std::vector<std::string>& outputs) {
+  if (node.is_scalar() && !node.is_final && node.key != kLambda && starts_with(node.text, "=") &&
+      names_any(node.text.substr(1), outputs)) {
+    make_lambda(node);
+  } else if (lambda_arguments(node) == nullptr) {
+    for (YamlNode& child : node.children) {
+      make_lambdas(child, outputs);
+    }
+  }
+}
+
 }  // namespace
 
 bool is_loss_expression(std::string_view text) {
   return starts_with(text, "=") && (mentions(text, "y_true") || mentions(text, "y_pred"));
+}
+
+void make_lambdas_of_outputs(YamlNode& root) {
+  const YamlNode* const model = root.find("model");
+  YamlNode* const compile = root.find("compile");
+  if (model == nullptr || compile == nullptr) {
+    return;
+  }
+  std::vector<std::string> outputs = names_of_outputs(*model);
+  const YamlNode* const vars = root.find("vars");
+  std::erase_if(outputs, [&](const std::string& name) {
+    return vars != nullptr && vars->find(name) != nullptr;
+  });
+  for (const char* key : {"loss", "metrics", "weighted_metrics"}) {
+    if (YamlNode* const node = compile->find(key)) {
+      make_lambdas(*node, outputs);
+    }
+  }
+}
+
+bool names_tensor(const ConfigObject& lambda, std::string_view name) {
+  return mentions(lambda.string("function"), name);
 }
 
 YamlNode* lambda_arguments(YamlNode& node) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "config/arithmetic.h"
+#include "config/object.h"
 #include "config/yaml.h"
 
 namespace meshtrain {
@@ -17,6 +18,12 @@ inline constexpr std::string_view kLambda = "Lambda";
 
 // Whether the text is an expression with `y_true` or `y_pred`, which stands for a Lambda.
 bool is_loss_expression(std::string_view text);
+
+// Makes Lambdas of the expressions among the losses and metrics of a config that name outputs of
+// its model; a name that `vars` has, too, does not count.
+void make_lambdas_of_outputs(YamlNode& root);
+// Whether the function of a Lambda names `name`.
+bool names_tensor(const ConfigObject& lambda, std::string_view name);
 
 // The arguments of the Lambda that `node`, an entry of a map or a map with `type: Lambda`, is; made
 // a map where it is the function alone. nullptr for anything else.

@@ -104,15 +104,20 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
 
 [[noreturn]] void refuse_labels(const WrongNumbers& wrong, int64_t num_classes,
                                 const std::string& name, const SourceLoc& loc) {
-  ConfigError problem(
-      "E312", loc,
-      fmt::format("`{}`: sample {} has the label {}; the {} classes are the whole numbers 0..{}",
-                  name, wrong.sample, format_shortest(wrong.first), num_classes, num_classes - 1));
+  const std::string classes =
+      num_classes == kUnknownDim ? "classes are whole numbers from 0 on"
+      : num_classes == 1
+          ? "the only class is 0"
+          : fmt::format("the {} classes are the whole numbers 0..{}", num_classes, num_classes - 1);
+  ConfigError problem("E312", loc,
+                      fmt::format("`{}`: sample {} has the label {}; {}", name, wrong.sample,
+                                  format_shortest(wrong.first), classes));
   if (wrong.count > 1) {
     problem.note(fmt::format("{} more labels are no classes", format_thousands(wrong.count - 1)));
   }
   const auto largest = static_cast<int64_t>(std::clamp(wrong.largest, -1.0, 1e9));
-  if (wrong.largest == static_cast<double>(num_classes) && !wrong.has_zero) {
+  if (num_classes != kUnknownDim && wrong.largest == static_cast<double>(num_classes) &&
+      !wrong.has_zero) {
     problem.help("labels count from 0; are these counted from 1?");
   } else if (num_classes == 1) {
     problem.help(
@@ -125,7 +130,8 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   } else if (largest == 255 || wrong.first < 0) {
     problem.help(fmt::format("`ignore_class: {}` of the loss leaves such labels out",
                              wrong.first < 0 ? format_shortest(wrong.first) : "255"));
-  } else if (largest >= num_classes && wrong.largest == std::floor(wrong.largest)) {
+  } else if (num_classes != kUnknownDim && largest >= num_classes &&
+             wrong.largest == std::floor(wrong.largest)) {
     problem.help(fmt::format("classes up to {} take {} outputs", largest, largest + 1));
   }
   throw problem;
@@ -221,7 +227,8 @@ int64_t first_nonfinite(const HostTensor& tensor) {
 
 RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc) {
-  const double num_classes = static_cast<double>(range.num_classes);
+  const double num_classes =
+      range.num_classes == kUnknownDim ? INFINITY : static_cast<double>(range.num_classes);
   const double ignored = range.ignored ? static_cast<double>(*range.ignored) : NAN;
   // Written so that NaN is out of range, too.
   const auto is_right = [=](double label) {
@@ -247,6 +254,25 @@ RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
   };
   return check_numbers(std::move(ids), is_right, [=](const WrongNumbers& wrong) {
     refuse_ids(wrong, num_rows, layer, name, loc);
+  });
+}
+
+RowsPtr check_fits_int64(RowsPtr rows, const std::string& name, const std::string& owner,
+                         const SourceLoc& loc) {
+  if (rows->dtype() != DType::kUInt64) {
+    return rows;
+  }
+  const auto is_right = [](double number) { return number < 0x1p63; };
+  return check_numbers(std::move(rows), is_right, [=](const WrongNumbers& wrong) {
+    ConfigError problem(
+        "E303", loc,
+        fmt::format("{}: `{}`: sample {} has the uint64 {:.6g}; whole numbers are read up to 2^63",
+                    owner, name, wrong.sample, wrong.first));
+    if (wrong.count > 1) {
+      problem.note(fmt::format("{} more are as large", format_thousands(wrong.count - 1)));
+    }
+    throw problem.help(
+        "convert the array: `x.astype(\"float64\")` keeps 15 digits; ids need smaller numbers");
   });
 }
 

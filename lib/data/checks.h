@@ -20,7 +20,7 @@ constexpr int64_t kCheckedAhead = int64_t{4} << 30;
 bool is_checked_ahead(const Rows& rows);
 
 struct LabelRange {
-  int64_t num_classes = 0;
+  int64_t num_classes = 0;              // kUnknownDim: not known
   std::optional<int64_t> ignored = {};  // no class, but allowed
 };
 
@@ -43,6 +43,11 @@ RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
 // row.
 RowsPtr check_finite(RowsPtr rows, bool is_for_float64, const std::string& name,
                      const std::string& owner, const SourceLoc& loc, const char* sample = "sample");
+
+// uint64 that int64, in which the model gets such arrays, cannot hold: ConfigError E303 for the
+// first one, with the number of all such. Other rows are returned as they are.
+RowsPtr check_fits_int64(RowsPtr rows, const std::string& name, const std::string& owner,
+                         const SourceLoc& loc);
 
 // Index of the first NaN or infinity, -1 when all are finite. About memory speed.
 int64_t first_nonfinite(const HostTensor& tensor);

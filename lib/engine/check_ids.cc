@@ -88,21 +88,20 @@ void check_are_yes_no(const ConfigObject& loss, const Dataset& dataset, size_t t
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
-    const ConfigObject* given = loss_of_output(setup, i);
+    const std::optional<ConfigObject> loss = loss_of_output(setup, i);
     const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
-    if (given == nullptr || prediction.empty()) {
+    if (!loss || prediction.empty()) {
       continue;
     }
-    const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
-    if (loss_takes_class_ids(loss)) {
-      check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
-    } else if (takes_yes_no(loss)) {
-      check_are_yes_no(loss, dataset, i);
+    if (loss_takes_class_ids(*loss)) {
+      check_labels(dataset, i, num_classes(*loss, prediction), ignored_class(*loss));
+    } else if (takes_yes_no(*loss)) {
+      check_are_yes_no(*loss, dataset, i);
       if (is_yes_no(*dataset.targets[i].rows)) {
-        check_yes_no(dataset, i, loss.class_name);
+        check_yes_no(dataset, i, loss->class_name);
       }
     } else {
-      check_are_numbers(loss, dataset, i);
+      check_are_numbers(*loss, dataset, i);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "engine/step_frame.h"
 
 namespace meshtrain {
 namespace {
@@ -49,9 +50,16 @@ ClassOutput::Kind kind_of(const ConfigObject& loss, const std::optional<int64_t>
                                                   : ClassOutput::Kind::kNone;
 }
 
-}  // namespace
+// The shape of the targets of an output, with the batch; that of the output where there are none.
+Shape target_shape(const Setup& setup, size_t output) {
+  const std::vector<ValueType>& targets = setup.data().targets;
+  const Model& model = setup.model();
+  return output < targets.size() ? with_batch(kUnknownDim, targets[output].shape)
+                                 : model.calls()[model.outputs()[output]].output_shape;
+}
 
-const ConfigObject* loss_of_output(const Setup& setup, size_t output) {
+// The entry of `compile.loss` for an output, or null.
+const ConfigObject* given_loss(const Setup& setup, size_t output) {
   const ConfigObject* common = nullptr;
   for (const OutputObject& entry : setup.config().compile.loss) {
     if (entry.output == setup.model().output_names()[output]) {
@@ -64,6 +72,41 @@ const ConfigObject* loss_of_output(const Setup& setup, size_t output) {
   return common;
 }
 
+}  // namespace
+
+std::optional<ConfigObject> loss_of_output(const Setup& setup, size_t output) {
+  const ConfigObject* const given = given_loss(setup, output);
+  const Model& model = setup.model();
+  return given == nullptr
+             ? std::nullopt
+             : std::optional(fitting_loss(*given, target_shape(setup, output),
+                                          model.calls()[model.outputs()[output]].output_shape));
+}
+
+void warn_of_class_names(const Setup& setup, Diagnostics& diagnostics) {
+  const std::vector<std::string>& names = setup.config().model.class_names;
+  if (names.empty()) {
+    return;
+  }
+  const std::vector<ClassOutput> outputs = class_outputs(setup, nullptr);
+  if (outputs.size() != 1 || outputs[0].kind == ClassOutput::Kind::kNone) {
+    return;
+  }
+  const Model& model = setup.model();
+  const int64_t count = outputs[0].kind == ClassOutput::Kind::kYesNo
+                            ? 2
+                            : model.calls()[model.outputs()[0]].output_shape.back();
+  if (std::ssize(names) != count) {
+    diagnostics
+        .warning("W127", setup.config().model.loc,
+                 fmt::format("`model.class_names` has {} names, the model has {} classes: the "
+                             "names are not used",
+                             names.size(), count))
+        .with_label("this model")
+        .help("a name for each class, in the order of their numbers");
+  }
+}
+
 std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& learned) {
   const Model& model = setup.model();
   const std::vector<OutputOrigin> origins = output_origins(model);
@@ -71,23 +114,19 @@ std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& lea
   for (size_t i = 0; i < out.size(); ++i) {
     const int call = model.outputs()[i];
     const Shape& prediction = model.calls()[call].output_shape;
-    const ConfigObject* const given = loss_of_output(setup, i);
+    const std::optional<ConfigObject> loss = loss_of_output(setup, i);
     const bool has_size =
         std::find(prediction.begin() + 1, prediction.end(), kUnknownDim) == prediction.end();
-    if (given == nullptr || prediction.size() < 2 || !has_size ||
-        i >= setup.data().targets.size()) {
+    if (!loss || prediction.size() < 2 || !has_size || i >= setup.data().targets.size()) {
       continue;
     }
-    Shape target = setup.data().targets[i].shape;
-    target.insert(target.begin(), kUnknownDim);
-    const ConfigObject loss = fitting_loss(*given, target, prediction);
-    const std::optional<int64_t> classes = known_classes(loss, target, prediction);
+    const std::optional<int64_t> classes = known_classes(*loss, target_shape(setup, i), prediction);
     const int64_t width = prediction.back();
     ClassOutput& entry = out[i];
-    entry.kind = kind_of(loss, classes, prediction);
+    entry.kind = kind_of(*loss, classes, prediction);
     entry.per_sample = num_elements({prediction.begin() + 1, prediction.end() - 1});
     const OutputScale scale = origins[static_cast<size_t>(call)].scale;
-    entry.is_logits = scale == OutputScale::kUnknown ? takes_logits(loss).value_or(false)
+    entry.is_logits = scale == OutputScale::kUnknown ? takes_logits(*loss).value_or(false)
                                                      : scale == OutputScale::kLogits;
     if (entry.kind == ClassOutput::Kind::kNone)
       continue;

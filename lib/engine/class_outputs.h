@@ -1,6 +1,7 @@
 // Outputs of a model that say which class a sample is of, for people who read predictions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,14 @@ struct ClassOutput {
   }
 };
 
-// The loss that the config gives an output, or null.
-const ConfigObject* loss_of_output(const Setup& setup, size_t output);
+// The loss that is computed of an output (fitting_loss()), if the config gives one.
+std::optional<ConfigObject> loss_of_output(const Setup& setup, size_t output);
 
 // One entry for each output of the model. Names are `model.class_names`, where they are as many as
 // the classes of the only output, else come from `learned`, which may be null.
 std::vector<ClassOutput> class_outputs(const Setup& setup, const LearnedPtr& learned);
+
+// W127 where `model.class_names` are not as many.
+void warn_of_class_names(const Setup& setup, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

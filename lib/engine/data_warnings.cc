@@ -41,13 +41,12 @@ void warn_of_skipped_parts(const RunData& data, Diagnostics& warnings) {
 
 // The class of each sample of an output; empty where the targets are no class numbers.
 std::vector<int64_t> classes_of(const Setup& setup, const Dataset& dataset, size_t target) {
-  const ConfigObject* const loss = loss_of_output(setup, target);
+  const std::optional<ConfigObject> loss = loss_of_output(setup, target);
   const Rows& rows = *dataset.targets[target].rows;
   std::vector<int64_t> out;
   const bool is_one_each =
       rows.row_bytes() == dtype_size(rows.dtype()) && rows.size() <= kMostLabels;
-  if (loss == nullptr || !is_classification(*loss) || !is_one_each ||
-      rows.cost() == Rows::Cost::kComputed) {
+  if (!loss || !is_classification(*loss) || !is_one_each || rows.cost() == Rows::Cost::kComputed) {
     return out;
   }
   const std::optional<int64_t> ignored = ignored_class(*loss);
@@ -84,14 +83,14 @@ std::vector<std::string> named(const std::vector<int64_t>& ids, const Dataset& d
 
 // A class of the training data counts as missing in others where 10 or more of its samples would be
 // expected by chance.
-void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart part,
+void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart part, size_t target,
                             const std::map<int64_t, int64_t>& trained, Diagnostics& warnings) {
   constexpr double kExpected = 10;
   const Dataset* const other = data.part(part);
-  if (other == nullptr || other->targets.empty()) {
+  if (other == nullptr || target >= other->targets.size()) {
     return;
   }
-  const std::map<int64_t, int64_t> found = counts_of(classes_of(setup, *other, 0));
+  const std::map<int64_t, int64_t> found = counts_of(classes_of(setup, *other, target));
   if (found.empty()) {
     return;
   }
@@ -128,16 +127,17 @@ void warn_of_absent_classes(const Setup& setup, const RunData& data, DataPart pa
 
 void warn_of_classes(const Setup& setup, const RunData& data, Diagnostics& warnings) {
   const Config& config = setup.config();
-  if (!data.train || data.train->targets.size() != 1) {
+  const std::optional<size_t> target = data.train ? only_target(config, *data.train) : std::nullopt;
+  if (!target) {
     return;
   }
-  const std::vector<int64_t> classes = classes_of(setup, *data.train, 0);
+  const std::vector<int64_t> classes = classes_of(setup, *data.train, *target);
   const std::map<int64_t, int64_t> counts = counts_of(classes);
   if (counts.empty()) {
     return;
   }
-  warn_of_absent_classes(setup, data, DataPart::kValidation, counts, warnings);
-  warn_of_absent_classes(setup, data, DataPart::kTest, counts, warnings);
+  warn_of_absent_classes(setup, data, DataPart::kValidation, *target, counts, warnings);
+  warn_of_absent_classes(setup, data, DataPart::kTest, *target, counts, warnings);
   for (const auto& [id, weight] : class_weights(config.fit, data.train->class_names)) {
     if (!counts.contains(id)) {
       warnings.warning("W312", weight.loc,

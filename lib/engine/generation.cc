@@ -82,11 +82,11 @@ GenerationModel generation_model(const Setup& setup, int64_t window_of_any) {
   if (out.gives_steps && output.output_shape[1] != input.output_shape[1])
     refuse(fmt::format("of {} steps it makes {}", shape_string(input.output_shape),
                        shape_string(output.output_shape)));
-  const ConfigObject* const loss = loss_of_output(setup, 0);
+  const std::optional<ConfigObject> loss = loss_of_output(setup, 0);
   const OutputScale scale = output_origins(model)[static_cast<size_t>(model.outputs()[0])].scale;
   if (scale != OutputScale::kUnknown)
     out.gives_logits = scale == OutputScale::kLogits;
-  else if (loss != nullptr)
+  else if (loss)
     out.gives_logits = takes_logits(*loss);
   return out;
 }

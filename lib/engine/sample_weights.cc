@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "config/scalars.h"
+#include "config/tensor_expression.h"
 #include "nn/compile.h"
 
 namespace meshtrain {
@@ -32,21 +33,52 @@ std::string numbered_names(const std::vector<std::string>& names) {
   return join(parts, ", ") + (names.size() > kShown ? ", ..." : "");
 }
 
-// What the labels of the only target are, by its loss.
-enum class Labels : uint8_t { kIds, kOneHot, kYesNo };
-
-Labels labels_of(const Config& config, const Shape& labels) {
-  const int64_t width = labels.size() > 1 ? labels.back() : 1;
-  for (const OutputObject& loss : config.compile.loss) {
-    if (loss_takes_class_ids(loss.object)) {
-      return Labels::kIds;
+// Whether the numbers of the last axis add up to 1, as those of one-hot rows do; of the first
+// samples.
+bool are_one_hot(const Rows& labels) {
+  constexpr int64_t kLookedAt = 16;
+  const HostTensor first = labels.read_range(0, std::min(kLookedAt, labels.size()));
+  const int64_t width = first.shape().back();
+  for (int64_t row = 0; row < first.size() / width; ++row) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i) {
+      sum += first.at(row * width + i);
     }
-    if (width > 1 && is_classification(loss.object) && !tells_one_of(loss.object) &&
-        loss.object.class_name != "crossentropy") {
-      return Labels::kYesNo;
+    if (std::abs(sum - 1) > 1e-3) {
+      return false;
     }
   }
-  return width == 1 ? Labels::kIds : Labels::kOneHot;
+  return true;
+}
+
+// What labels are, by their loss, which may be null.
+enum class Labels : uint8_t { kIds, kOneHot, kYesNo };
+
+Labels labels_of(const ConfigObject* loss, const Rows& labels) {
+  const int64_t width = labels.shape().size() > 1 ? labels.shape().back() : 1;
+  if (width == 1) {
+    return Labels::kIds;
+  }
+  if (loss == nullptr) {
+    return Labels::kOneHot;
+  }
+  if (loss->class_name == "crossentropy" || loss->class_name == kLambda) {  // says neither
+    return are_one_hot(labels) ? Labels::kOneHot : Labels::kIds;
+  }
+  return loss_takes_class_ids(*loss)                        ? Labels::kIds
+         : is_classification(*loss) && !tells_one_of(*loss) ? Labels::kYesNo
+                                                            : Labels::kOneHot;
+}
+
+// The loss of the target that only_target() names, or null.
+const ConfigObject* loss_of_target(const Config& config, size_t target) {
+  for (const OutputObject& loss : config.compile.loss) {
+    const auto& outputs = config.model.outputs;
+    if (loss.output.empty() || (target < outputs.size() && loss.output == outputs[target].first)) {
+      return &loss.object;
+    }
+  }
+  return nullptr;
 }
 
 // The class of a one-hot row, as Keras' class_weight_to_sample_weights finds it.
@@ -136,7 +168,20 @@ ClassWeights class_weights(const FitConfig& fit, const std::vector<std::string>&
   return weights;
 }
 
-void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
+std::optional<size_t> only_target(const Config& config, const Dataset& dataset) {
+  if (dataset.targets.size() == 1) {
+    return 0;
+  }
+  const std::vector<OutputObject>& losses = config.compile.loss;
+  for (size_t o = 0; losses.size() == 1 && o < config.model.outputs.size(); ++o) {
+    if (losses[0].output == config.model.outputs[o].first && o < dataset.targets.size()) {
+      return o;
+    }
+  }
+  return std::nullopt;
+}
+
+void apply_class_weight(const Config& config, bool knows_classes, Dataset& dataset,
                         Diagnostics& diagnostics) {
   const FitConfig& fit = config.fit;
   if (fit.class_weight.empty()) {
@@ -151,12 +196,14 @@ void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
   if (dataset.sample_weight) {
     return refuse("have sample weights of their own");
   }
-  if (dataset.targets.size() != 1) {
-    return refuse(fmt::format("have {} targets, not one", dataset.targets.size()));
+  const std::optional<size_t> target = only_target(config, dataset);
+  if (!target) {
+    return refuse(fmt::format("have {} targets, and more than one output has a loss",
+                              dataset.targets.size()));
   }
-  const RowsPtr& labels = dataset.targets[0].rows;
+  const RowsPtr& labels = dataset.targets[*target].rows;
   Shape shape = labels->shape();
-  const Labels kind = labels_of(config, shape);
+  const Labels kind = labels_of(loss_of_target(config, *target), *labels);
   if (kind == Labels::kYesNo) {
     return refuse(fmt::format("have {} yes or no labels a sample", shape.back()));
   }
@@ -164,7 +211,8 @@ void apply_class_weight(const Config& config, bool is_whole, Dataset& dataset,
   if (shape.size() > 1 && (kind == Labels::kOneHot || shape.back() == 1)) {
     shape.pop_back();
   }
-  ClassWeights weights = class_weights(fit, dataset.class_names, is_whole ? &diagnostics : nullptr);
+  ClassWeights weights =
+      class_weights(fit, dataset.class_names, knows_classes ? &diagnostics : nullptr);
   const DType dtype = config.data.is_for_float64 ? DType::kFloat64 : DType::kFloat32;
   dataset.sample_weight = weight_rows(labels, width, std::move(weights), dtype, shape);
 }

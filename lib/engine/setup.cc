@@ -9,8 +9,10 @@
 #include "config/cells.h"
 #include "data/dataset.h"
 #include "data/series_windows.h"
+#include "engine/class_outputs.h"
 #include "engine/model_warnings.h"
 #include "nn/arguments.h"
+#include "nn/implied_targets.h"
 #include "nn/step_positions.h"
 #include "passes/bucket.h"
 #include "passes/head_input.h"
@@ -91,6 +93,20 @@ void move_pin(ResolvedLayouts& layouts, const std::string& key, const std::strin
   }
   layouts.pins.erase(key);
   layouts.pin_rules.erase(key);
+}
+
+// Adds to errors of expressions that the shape of the targets was a guess.
+Diagnostics with_guess_noted(const Diagnostics& diagnostics) {
+  Diagnostics out;
+  for (Diagnostic problem : diagnostics.list()) {
+    if (problem.code == "E132" && problem.message.starts_with("targets ")) {
+      problem.note("no data were read: the shape of the targets is a guess from loss and metrics");
+    }
+    (problem.severity == Severity::kError
+         ? out.error(problem.code, problem.loc, problem.message)
+         : out.warning(problem.code, problem.loc, problem.message)) = problem;
+  }
+  return out;
 }
 
 // A batch that the mesh does not divide leaves mesh and model as they are: what else is wrong is
@@ -182,6 +198,9 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   }
   graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
                                          std::move(pins), diagnostics);
+  if (data == nullptr) {
+    diagnostics = with_guess_noted(diagnostics);
+  }
   diagnostics.throw_if_errors();
   std::vector<Variable> variables = graphs_->variables();
   AxisMask batch_mask = 0;
@@ -198,6 +217,7 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   graphs_->set_variables(std::move(variables));
   check_step_order();
   warn_of_model(config, *model_, data_, diagnostics);
+  warn_of_class_names(*this, diagnostics);
   add_caches();
   warnings_.append(diagnostics);
 }
@@ -302,23 +322,28 @@ DataSpec Setup::implied_data() const {
     const Model::Call& call = model_->calls()[input];
     spec.inputs.push_back({without_first(call.output_shape), call.dtype});
   }
-  const auto& outputs = model_->outputs();
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const Shape& prediction = model_->calls()[outputs[o]].output_shape;
-    const ConfigObject* loss = nullptr;
-    for (size_t e = 0; e < config_.compile.loss.size(); ++e) {
-      const OutputObject& entry = config_.compile.loss[e];
-      if (entry.output == model_->output_names()[o] || (entry.output.empty() && loss == nullptr)) {
-        loss = &entry.object;
+  const CompileConfig& compile = config_.compile;
+  NamedShapes named;
+  for (size_t o = 0; o < model_->outputs().size(); ++o) {
+    named.emplace_back(model_->output_names()[o],
+                       model_->calls()[model_->outputs()[o]].output_shape);
+  }
+  for (const auto& [name, prediction] : named) {
+    ComparedOutput output{nullptr, {}, prediction};
+    for (const OutputObject& entry : compile.loss) {
+      if (entry.output == name || (entry.output.empty() && output.loss == nullptr)) {
+        output.loss = &entry.object;
       }
     }
-    if (loss == nullptr) {
-      spec.targets.push_back({without_first(prediction), dtype_});
-    } else {
-      const ConfigObject fitting = fitting_loss(*loss, prediction, prediction);
-      spec.targets.push_back({without_first(implied_target_shape(fitting, prediction)),
-                              loss_takes_class_ids(fitting) ? DType::kInt32 : dtype_});
+    for (const auto* metrics : {&compile.metrics, &compile.weighted_metrics}) {
+      for (const OutputObject& entry : *metrics) {
+        if (entry.output == name || entry.output.empty()) {
+          output.metrics.push_back(&entry.object);
+        }
+      }
     }
+    const ValueType targets = implied_targets(output, dtype_, named);
+    spec.targets.push_back({without_first(targets.shape), targets.dtype});
   }
   return spec;
 }

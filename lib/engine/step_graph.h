@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -105,8 +106,14 @@ class StepGraphs {
   NamedShapes named_outputs() const;
   using Compare = std::function<void(Builder&, ValueId y_true, ValueId y_pred, ValueId weight)>;
   void check_class_weight(const ConfigObject& loss, size_t output, Diagnostics& diagnostics) const;
+  bool try_compare(const ConfigObject& object, size_t output, const Compare& compare,
+                   const std::optional<Shape>& weights) const;
   void check_weights(const ConfigObject& object, const std::string& what, size_t output,
                      const Compare& compare, Diagnostics& diagnostics) const;
+  void check_loss_mask(const ConfigObject& loss, size_t output, Diagnostics& diagnostics) const;
+  bool weighs_steps(const ConfigObject& object, size_t output, const Compare& compare) const;
+  Metric output_metric(const ConfigObject& object, size_t output, bool weighted,
+                       Diagnostics& diagnostics) const;
 
   struct OutputLoss {
     int output = 0;

@@ -5,6 +5,7 @@
 #include "engine/sample_weights.h"
 #include "engine/step_frame.h"
 #include "nn/head_loss.h"
+#include "nn/loss_functions.h"
 
 namespace meshtrain {
 
@@ -49,47 +50,97 @@ void StepGraphs::check_class_weight(const ConfigObject& loss, size_t output,
   }
 }
 
+// Calls `compare` in a graph of its own, with weights of this shape (without the batch), if any.
+// Returns false when sizes are not known. Throws InternalError where shapes do not fit.
+bool StepGraphs::try_compare(const ConfigObject& object, size_t output, const Compare& compare,
+                             const std::optional<Shape>& weights) const {
+  constexpr int64_t kSomeBatch = 8209;  // no other dimension's size
+  const ValueType target = target_type(output);
+  Graph graph;
+  Builder b(graph);
+  bool are_known = true;
+  const auto input = [&](const char* name, const Shape& shape, DType dtype) {
+    const Shape known = with_known_sizes(shape, target.shape);
+    are_known =
+        are_known && !known.empty() && std::count(known.begin() + 1, known.end(), kUnknownDim) == 0;
+    return are_known ? b.input(name, with_batch(kSomeBatch, without_first(known)), dtype, true)
+                     : kNone;
+  };
+  const ValueId y = input("y", target.shape, target.dtype);
+  const ValueId p = input("p", model_.calls()[model_.outputs()[output]].output_shape, dtype_);
+  if (object.class_name == "Lambda") {  // no others name them
+    for (const auto& [name, shape] : named_outputs()) {
+      b.name_value(name, input(name.c_str(), shape, dtype_));
+    }
+  }
+  if (are_known) {
+    compare(b, y, p,
+            weights ? b.input("weight", with_batch(kSomeBatch, *weights), dtype_, true) : kNone);
+  }
+  return are_known;
+}
+
 // Reports sample weights that `compare` cannot weigh its values with; which shapes it can, only its
 // graph says.
 void StepGraphs::check_weights(const ConfigObject& object, const std::string& what, size_t output,
                                const Compare& compare, Diagnostics& diagnostics) const {
-  constexpr int64_t kSomeBatch = 8209;  // no other dimension's size
-  const Shape& prediction = model_.calls()[model_.outputs()[output]].output_shape;
-  const NamedShapes outputs =
-      object.class_name == "Lambda" ? named_outputs() : NamedShapes();  // no others name them
-  const auto build = [&](bool weighs) {
-    Graph graph;
-    Builder b(graph);
-    const ValueType target = target_type(output);
-    const auto input = [&](const char* name, const Shape& shape, DType dtype) {
-      return b.input(name, with_batch(kSomeBatch, shape), dtype, true);
-    };
-    const ValueId y = input("y", data_.targets[output].shape, target.dtype);
-    const ValueId p = input("p", without_first(prediction), dtype_);
-    for (const auto& [name, shape] : outputs) {
-      b.name_value(name, input(name.c_str(), without_first(shape), dtype_));
-    }
-    compare(b, y, p, weighs ? input("weight", data_.sample_weight_shape, dtype_) : kNone);
-  };
-  const auto has_sizes = [](const Shape& shape) {  // all but the batch
-    return !shape.empty() && std::count(shape.begin(), shape.end(), kUnknownDim) <= 1;
-  };
-  const bool are_known = has_sizes(prediction) &&
-                         std::all_of(outputs.begin(), outputs.end(),
-                                     [&](const auto& named) { return has_sizes(named.second); });
-  if (!data_.has_sample_weight || !are_known) {
+  if (!data_.has_sample_weight || !try_compare(object, output, compare, {})) {
     return;
   }
-  build(false);
   try {
-    build(true);
+    try_compare(object, output, compare, data_.sample_weight_shape);
   } catch (const InternalError&) {
     diagnostics
         .error("E123", object.loc,
                fmt::format("sample weights {} do not fit the values of {} of an output {}",
                            shape_string(with_batch(kUnknownDim, data_.sample_weight_shape)), what,
-                           shape_string(prediction)))
+                           shape_string(model_.calls()[model_.outputs()[output]].output_shape)))
         .help("give weights of the shape of its values, or one for each sample");
+  }
+}
+
+namespace {
+
+void warn_of_padding(const std::string& what, const ConfigObject& object, const Model::Call& output,
+                     Diagnostics& diagnostics) {
+  diagnostics
+      .warning("W630", object.loc,
+               fmt::format("{} gives no value for each step of `{}`: padding counts in it, in "
+                           "spite of the mask",
+                           what, output.name))
+      .help("keep axis 1, the steps: `axis=-1` reduces over the last axis alone");
+}
+
+}  // namespace
+
+// Warns of a loss of an output with a mask whose values are not those of single steps.
+void StepGraphs::check_loss_mask(const ConfigObject& loss, size_t output,
+                                 Diagnostics& diagnostics) const {
+  const Model::Call& call = model_.calls()[model_.outputs()[output]];
+  bool has_steps = true;
+  const auto compare = [&](Builder& b, ValueId y, ValueId p, ValueId) {
+    const LossValues found = loss_values(b, loss.class_name, &loss, y, p, b.dtype(p));
+    const Shape& shape = b.shape(found.values);
+    has_steps = shape.size() > 1 && shape[1] == b.shape(p)[1];
+  };
+  if (call.has_mask && try_compare(loss, output, compare, {}) && !has_steps) {
+    warn_of_padding("the loss", loss, call, diagnostics);
+  }
+}
+
+// Whether `compare` can weigh the steps of an output that has some.
+bool StepGraphs::weighs_steps(const ConfigObject& object, size_t output,
+                              const Compare& compare) const {
+  const Shape& shape = model_.calls()[model_.outputs()[output]].output_shape;
+  const Shape known = with_known_sizes(shape, target_type(output).shape);
+  if (known.size() < 2 || known[1] == kUnknownDim) {
+    return true;
+  }
+  try {
+    try_compare(object, output, compare, Shape{known[1]});
+    return true;
+  } catch (const InternalError&) {
+    return false;
   }
 }
 
@@ -135,6 +186,8 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
     } else {
       check_class_weight(loss, o, diagnostics);
       warn_of_loss_scale(loss, checked_output(o), diagnostics);
+      warn_of_single_class(loss, checked_output(o), diagnostics);
+      check_loss_mask(loss, o, diagnostics);
       warn_of_constant_output(checked_output(o), diagnostics);
       check_weights(
           loss, loss.class_name, o,
@@ -176,6 +229,41 @@ void StepGraphs::track(Metric metric, int output, bool weighted) {
   metrics_.push_back(std::move(tracked));
 }
 
+// The checked metric of one output.
+Metric StepGraphs::output_metric(const ConfigObject& object, size_t output, bool weighted,
+                                 Diagnostics& diagnostics) const {
+  const Model::Call& call = model_.calls()[model_.outputs()[output]];
+  Diagnostics found;
+  Metric metric = make_metric(object, target_type(output).shape, call.output_shape, dtype_, found,
+                              named_outputs());
+  const bool says_shapes_only =
+      std::all_of(found.list().begin(), found.list().end(),
+                  [](const Diagnostic& problem) { return problem.code == "E123"; });
+  if (!misfits_.contains(output) || !says_shapes_only) {  // else the loss' error says it
+    diagnostics.append(found);
+  }
+  if (found.has_errors()) {
+    return metric;
+  }
+  const std::string what = fmt::format("metric `{}`", metric.name);
+  const Compare update = [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
+    std::vector<ValueId> state;
+    for (const Metric::State& s : metric.states) {
+      state.push_back(b.input("state", s.shape, s.dtype.value_or(dtype_), /*batch=*/false));
+    }
+    metric.update(b, y, p, weight, state);
+  };
+  if (weighted) {
+    check_weights(object, what, output, update, diagnostics);
+  }
+  if (call.has_mask && metric.takes_mask && !weighs_steps(object, output, update)) {
+    metric.takes_mask = false;
+    warn_of_padding(what, object, call, diagnostics);
+  }
+  warn_of_single_class(object, checked_output(output), diagnostics);
+  return metric;
+}
+
 void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
   const auto& outputs = model_.outputs();
   track(make_mean("loss"), kNone, true);
@@ -193,29 +281,7 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
         const CheckedOutput checked = checked_output(o);
         note_reader(o, entry.object, is_token_metric(entry.object, checked.y_true, checked.y_pred));
         warn_of_metric_scale(entry.object, checked, diagnostics);
-        Diagnostics found;
-        Metric metric =
-            make_metric(entry.object, target_type(o).shape, model_.calls()[outputs[o]].output_shape,
-                        dtype_, found, named_outputs());
-        const bool says_shapes_only =
-            std::all_of(found.list().begin(), found.list().end(),
-                        [](const Diagnostic& problem) { return problem.code == "E123"; });
-        if (!misfits_.contains(o) || !says_shapes_only) {  // else the loss' error says it
-          diagnostics.append(found);
-        }
-        if (weighted && !found.has_errors()) {
-          check_weights(
-              entry.object, fmt::format("metric `{}`", metric.name), o,
-              [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
-                std::vector<ValueId> state;
-                for (const Metric::State& s : metric.states) {
-                  state.push_back(
-                      b.input("state", s.shape, s.dtype.value_or(dtype_), /*batch=*/false));
-                }
-                metric.update(b, y, p, weight, state);
-              },
-              diagnostics);
-        }
+        Metric metric = output_metric(entry.object, o, weighted, diagnostics);
         if (outputs.size() > 1) {
           metric.name = model_.output_names()[o] + "_" + metric.name;
         }

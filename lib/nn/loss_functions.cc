@@ -1,6 +1,7 @@
 // The table of the losses and what surrounds each of them: dtypes, ranks, weights.
 #include "nn/loss_functions.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -116,6 +117,13 @@ void to_same_rank(Shape& x, Shape& y) {
   }
 }
 
+Shape with_known_sizes(Shape shape, const Shape& like) {
+  for (size_t i = 1; i < std::min(shape.size(), like.size()); ++i) {
+    shape[i] = shape[i] == kUnknownDim ? like[i] : shape[i];
+  }
+  return shape;
+}
+
 void align_weight(Builder& b, ValueId& values, ValueId& weight) {
   to_same_rank(b, values, weight);
   while (b.shape(weight).size() < b.shape(values).size() && !b.shape(weight).empty()) {
@@ -126,8 +134,12 @@ void align_weight(Builder& b, ValueId& values, ValueId& weight) {
 ValueId aligned_mask(Builder& b, ValueId mask, ValueId values) {
   const Shape shape = b.shape(values);
   Shape aligned = b.shape(mask);
-  if (shape.size() < aligned.size()) {  // one value for each sample: valid with any valid step
-    return b.cast(b.reduce_max(b.cast(mask, DType::kInt32), {1}), DType::kBool);
+  if (shape.size() < 2 || shape[1] != aligned[1]) {  // one for each sample
+    mask = b.cast(b.reduce_max(b.cast(mask, DType::kInt32), {1}), DType::kBool);
+    aligned.pop_back();
+  }
+  if (shape.size() < 2) {
+    return mask;
   }
   aligned.resize(shape.size(), 1);
   return b.broadcast_to(b.reshape(mask, aligned), shape);

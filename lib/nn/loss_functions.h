@@ -50,11 +50,14 @@ void to_same_rank(Builder& b, ValueId& x, ValueId& y);
 // The same on shapes.
 void to_same_rank(Shape& x, Shape& y);
 
+// Sizes that are not known become those of `like` at the same place: steps, which both have.
+Shape with_known_sizes(Shape shape, const Shape& like);
+
 // Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
 ValueId squeezed_ids(Builder& b, ValueId y, ValueId p);
 
 // A mask (batch, steps), bool, laid out over `values`: (B, T) beside (B, T, H) covers the same
-// steps for each.
+// steps for each. Values without the steps count where any step does.
 ValueId aligned_mask(Builder& b, ValueId mask, ValueId values);
 // A weight of lower rank than `values` applies to its first dimensions: (B,) beside (B, T) becomes
 // (B, 1), after the rank repair above.

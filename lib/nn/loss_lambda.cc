@@ -39,10 +39,10 @@ void check_lambda_loss(const ConfigObject& loss, const Shape& y_true, const Shap
   Shape y = y_true, p = y_pred;
   to_same_rank(y, p);
   std::vector<std::string> names;
-  std::vector<TensorType> types = {{y}, {p}};
+  std::vector<TensorType> types = {{y}, {with_known_sizes(p, y)}};
   for (const auto& [name, shape] : outputs) {
     names.push_back(name);
-    types.push_back({shape});
+    types.push_back({with_known_sizes(shape, y)});
   }
   try {
     const TensorType type =

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "nn/arguments.h"
+#include "nn/compile.h"
 #include "nn/loss_functions.h"
 #include "nn/metric.h"
 
@@ -222,6 +223,25 @@ void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
                         Diagnostics& diagnostics) {
   warn(loss, fmt::format("`{}`", loss.spelled.empty() ? loss.class_name : loss.spelled),
        expectation_of_loss(loss), output, diagnostics);
+}
+
+void warn_of_single_class(const ConfigObject& object, const CheckedOutput& output,
+                          Diagnostics& diagnostics) {
+  const std::string key = name_key(object.class_name);
+  const bool is_loss = has_part(key, "crossentropy");
+  const bool tells_classes = has_part(key, "categorical") && (is_loss || has_part(key, "accuracy"));
+  if (!tells_classes || output.y_pred.size() < 2 || num_classes(object, output.y_pred) != 1) {
+    return;
+  }
+  diagnostics
+      .warning("W128", object.loc,
+               fmt::format(
+                   "`{}` compares classes, and the output `{}` has one: every sample gets the same "
+                   "value",
+                   object.spelled.empty() ? object.class_name : object.spelled, output.call.name))
+      .help(is_loss ? "for yes or no: `binary_crossentropy`, and one unit with a sigmoid"
+                    : "for yes or no: `binary_accuracy`, of one unit with a sigmoid")
+      .help("else give the last layer a unit for each class");
 }
 
 void warn_of_constant_output(const CheckedOutput& output, Diagnostics& diagnostics) {

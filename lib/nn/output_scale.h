@@ -42,6 +42,10 @@ void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
 // near 0 and 1. A threshold that the config gives is taken as meant.
 void warn_of_metric_scale(const ConfigObject& metric, const CheckedOutput& output,
                           Diagnostics& diagnostics);
+// Adds a W128 when a loss or a metric tells classes apart, and the output has one: it is the same
+// for every sample.
+void warn_of_single_class(const ConfigObject& object, const CheckedOutput& output,
+                          Diagnostics& diagnostics);
 // Adds a W124 for an output that is the same for every sample: softmax over a single value.
 void warn_of_constant_output(const CheckedOutput& output, Diagnostics& diagnostics);
 

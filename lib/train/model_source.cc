@@ -16,6 +16,7 @@
 #include "record/run_meta.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
+#include "train/moved_run.h"
 #include "train/resume_target.h"
 
 namespace meshtrain {
@@ -111,6 +112,7 @@ ModelSource model_source(LoadOptions load, std::string weights) {
   }
   refuse_profile(source.load.profile, *run);
   source.load.source = config_in(std::filesystem::canonical(*run, error).string());
+  follow_move(*run, source.load);
   source.weights = source.weights.empty() ? *run : source.weights;
   source.run = *run;
   files.clear();
@@ -128,7 +130,9 @@ void refuse_profile(const std::string& profile, const std::string& run) {
   }
 }
 
-void drop_optimizer(CompileConfig& compile) {
+void drop_training(CompileConfig& compile) {
+  compile.metrics.clear();
+  compile.weighted_metrics.clear();
   compile.optimizer = default_object(Category::kOptimizer, "SGD");
 }
 

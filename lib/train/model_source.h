@@ -33,8 +33,8 @@ ModelSource model_source(LoadOptions load, std::string weights);
 // Throws ConfigError E140 for --profile: the config of a run or a checkpoint has none.
 void refuse_profile(const std::string& profile, const std::string& run);
 
-// Leaves out what only training needs, the state of the optimizer.
-void drop_optimizer(CompileConfig& compile);
+// Leaves out what predictions do not depend on: metrics, and the state of the optimizer.
+void drop_training(CompileConfig& compile);
 // Leaves out losses and metrics that are expressions: what a model predicts does not depend on
 // them, and what they take of targets is not known without these. Returns whether there were any.
 bool drop_expressions(CompileConfig& compile);

@@ -163,6 +163,25 @@ TEST_CASE("Blocks: within each other and as outputs of the model") {
   CHECK(config.model.outputs[1].second.value == "e");
 }
 
+TEST_CASE("Blocks: an output that is a use is called after it") {
+  const std::string top = "blocks: {Tower: {layers: [{Dense: {units: 4}}, {Dense: {units: 2}}]}}\n";
+  const Config config = load_model(top,
+                                   "    - Tower: {name: left, inputs: x}\n"
+                                   "    - Tower: {name: right, inputs: x}\n"
+                                   "    - Dense: {name: head, inputs: x, units: 1}\n"
+                                   "  outputs: [left, right, head]\n",
+                                   {"compile.loss={left: mse, right: mae, head: mse}"});
+  REQUIRE(config.model.outputs.size() == 3);
+  CHECK(config.model.outputs[0].first == "left");
+  CHECK(config.model.outputs[0].second.value == "left/dense_1");
+  CHECK(config.model.outputs[1].first == "right");
+  CHECK(config.model.outputs[2].first == "head");
+  CHECK(config.compile.loss.size() == 3);
+  // A single output has the name of its layer: it has the only loss.
+  CHECK(load_model(top, "    - Tower: {name: left}\n  outputs: left\n").model.outputs[0].first ==
+        "left/dense_1");
+}
+
 TEST_CASE("Blocks: the outputs of the last entry are the model's") {
   const Config config = load_model(
       "blocks:\n"

@@ -335,6 +335,28 @@ TEST_CASE("load_dataset: float64 that float32 cannot hold is found where that is
   CHECK(load_dataset(npz_source(), wide).num_samples == 40);
 }
 
+TEST_CASE("load_dataset: uint64 that no int64 holds are refused") {
+  const TempFolder folder;
+  HostTensor x(DType::kUInt64, {40, 5});
+  x.data<uint64_t>()[3] = (uint64_t{1} << 62) + 1;
+  const auto write = [&] {
+    std::vector<NamedTensor> tensors;
+    tensors.push_back({"x", x.clone()});
+    write_npz(folder.file("a.npz"), tensors);
+  };
+  write();
+  CHECK(load_dataset(npz_source(), config_in(folder)).num_samples == 40);
+  x.data<uint64_t>()[12 * 5 + 3] = uint64_t{1} << 63;
+  x.data<uint64_t>()[13 * 5] = ~uint64_t{0};
+  write();
+  const Caught error = caught([&] { load_dataset(npz_source(), config_in(folder)); });
+  CHECK(error.code == "E303");
+  CHECK(
+      error.says("`x`: sample 12 has the uint64 9.22337e+18; whole numbers are read up "
+                 "to 2^63"));
+  CHECK(error.says("1 more are as large"));
+}
+
 TEST_CASE("load_dataset: numbers that are not finite are found and named") {
   const TempFolder folder;
   for (const DType dtype : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
@@ -442,6 +464,8 @@ TEST_CASE("check_labels: names the first sample whose label is no class") {
   };
   CHECK(help_of({0, 1, 2}, 2).says("classes up to 2 take 3 outputs"));
   CHECK(help_of({0, 1}, 1).says("binary_crossentropy"));
+  CHECK(help_of({0, 1}, 1).says("the only class is 0"));
+  CHECK(help_of({0, -3, 255}, kUnknownDim).says("the label -3; classes are whole numbers from 0"));
   CHECK(help_of({0, 255, 1}, 2).says("`ignore_class: 255`"));
   const auto one = [](double label) {
     return caught([&] { check(tensor_of<double>(DType::kFloat32, {1}, {label}), 10); });

@@ -161,3 +161,27 @@ TEST_CASE("masked metrics: every mesh has the same numbers") {
     }
   }
 }
+
+TEST_CASE("masked metrics: values that are not of single steps have padding in them") {
+  // Means of the logits: 5/3 of padding, 1 of other steps.
+  for (const std::string mesh : {"[1, 1]", "[2, 2]"}) {
+    for (const auto& [expression, expected] :
+         {std::pair("mean(y_pred, axis=-1)", 1.0), std::pair("y_pred", 1.0),
+          std::pair("mean(y_pred, axis=[1, 2])", 1.25), std::pair("mean(y_pred, axis=1)", 1.25),
+          std::pair("mean(y_pred, axis=1, keepdims=True)", 1.25),
+          std::pair("mean(y_pred)", 1.25)}) {
+      CAPTURE(mesh);
+      CAPTURE(expression);
+      const std::string function = std::string("{Lambda: {name: mine, function: \"=") + expression;
+      const MaskedRun run =
+          run_batches({{0, 1}}, true,
+                      {"compile.loss=" + function + "\"}}",
+                       "compile.metrics=[" + function + "\"}}]", "compile.weighted_metrics=[]",
+                       "distribution.device_mesh={shape: " + mesh + ", axis_names: [data, seq]}",
+                       "distribution.layout_map=context"},
+                      false);
+      check_log(run, "loss", expected);
+      check_log(run, "mine", expected);
+    }
+  }
+}

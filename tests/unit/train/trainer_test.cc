@@ -218,6 +218,16 @@ TEST_CASE("every epoch shuffles anew and initial_epoch sees the order it would h
   Session last(config);
   last.trainer.fit(data, nullptr);
   CHECK(last.runner.trained[0] == all.runner.trained[2]);
+  // Parts of a pass, too.
+  config = config_of(16, 4);
+  config.fit.steps_per_epoch.value = 3;
+  Session parts(config);
+  parts.trainer.fit(data, nullptr);
+  config.fit.initial_epoch.value = 1;
+  Session later(config);
+  later.trainer.fit(data, nullptr);
+  REQUIRE(parts.runner.trained.size() == 8);  // 3 + 1 + 3 + 1 batches
+  CHECK(later.runner.trained == Rows(parts.runner.trained.begin() + 3, parts.runner.trained.end()));
 }
 
 TEST_CASE("validation follows its frequency and its logs come after those of training") {
