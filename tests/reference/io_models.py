@@ -378,8 +378,8 @@ def tables():
     """Tables whose masks are joined for one layer, and one without: the masks change the depth of the layers."""
     words, tags = keras.Input((4,), dtype="int32", name="words"), keras.Input((4,), dtype="int32", name="tags")
     user = keras.Input((1,), dtype="int32", name="user")
-    w, t = L.Embedding(9, 3, mask_zero=True, name="w")(words), L.Embedding(9, 3, mask_zero=True, name="t")(tags)
-    u = L.Flatten()(L.Embedding(9, 3, name="u")(user))
+    w, t = L.Embedding(11, 3, mask_zero=True, name="w")(words), L.Embedding(11, 3, mask_zero=True, name="t")(tags)
+    u = L.Flatten()(L.Embedding(11, 3, name="u")(user))
     for _ in range(4):
         u = L.Dense(3, activation="tanh")(u)
     joined = L.Concatenate()([w, t])
@@ -392,10 +392,10 @@ def bfloat16():
     """Masks of what a layer casts, and of layers that compute in another dtype than their inputs have."""
     keras.config.set_dtype_policy("mixed_bfloat16")
     x, ids = keras.Input((4, 3), name="x"), keras.Input((4,), dtype="int32", name="ids")
-    a, b = L.Masking()(x), L.Embedding(9, 3, mask_zero=True, name="b")(ids)
-    c = L.Dense(3, name="c")(L.Embedding(9, 3, name="d")(ids))
+    a, b = L.Masking()(x), L.Embedding(11, 3, mask_zero=True, name="b")(ids)
+    c = L.Dense(3, name="c")(L.Embedding(11, 3, name="d")(ids))
     h = L.LSTM(2, dtype="float32")(L.Concatenate()([a, b]))
-    e = L.Dense(2, name="e", dtype="float32")(L.Flatten()(L.Embedding(9, 3, name="f")(ids)))
+    e = L.Dense(2, name="e", dtype="float32")(L.Flatten()(L.Embedding(11, 3, name="f")(ids)))
     z = L.GRU(2)(L.Add()([L.Concatenate()([a, c]), L.Concatenate()([a, b])]))
     model = keras.Model([x, ids], L.Dense(2, dtype="float32", name="out")(L.Concatenate()([h, e, z])), name="bfloat16")
     keras.config.set_dtype_policy("float32")
