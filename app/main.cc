@@ -68,10 +68,12 @@ int code_after_output(int code, bool has_record) {
     err_stream().write(fmt::format("warning: {}\n", reason));
     return code;
   }
-  if (code == 0) {
+  // A check that failed says so on stdout: nobody could read what it found.
+  const bool is_lost = code == 0 || code == static_cast<int>(ExitCode::kCheckFailed);
+  if (is_lost) {
     err_stream().write(error_text(ExitCode::kWriteFailed, reason));
   }
-  return code == 0 ? static_cast<int>(ExitCode::kWriteFailed) : code;
+  return is_lost ? static_cast<int>(ExitCode::kWriteFailed) : code;
 }
 
 // What all processes of a run are asked, where they do the work of the subcommand together.

@@ -162,7 +162,8 @@ int import_directory(const ImportModelOptions& options) {
   const HuggingFaceImport imported = import_huggingface(options.model, path_of(run_files::kConfig),
                                                         run_files::kWeights, options.architecture);
   make_folder(folder);
-  write_safetensors(path_of(run_files::kWeights), imported.weights);
+  write_safetensors(path_of(run_files::kWeights), imported.weights,
+                    with_checksum(imported.weights));
   write_tokenizer(folder, imported.tokenizer, imported.takes_tokenizer, "text");
   write_file_atomic(path_of(run_files::kConfig), std::string_view(imported.yaml));
   show_dropped(imported.dropped, options.quiet);
@@ -211,7 +212,7 @@ int import_keras_model(const ImportModelOptions& options, bool is_preset) {
   const std::vector<NamedTensor> weights = weights_of(load_config(load), imported, source);
   make_folder(folder);
   if (has_weights) {
-    write_safetensors(path_of(run_files::kWeights), weights);
+    write_safetensors(path_of(run_files::kWeights), weights, with_checksum(weights));
   }
   write_tokenizer(folder, source.tokenizer, imported.takes_tokenizer, "lines");
   write_file_atomic(path, std::string_view(imported.yaml));

@@ -5,6 +5,7 @@
 #include "config/run_files.h"
 #include "config/source.h"
 #include "run_flags.h"
+#include "train/moved_run.h"
 #include "train/training_run.h"
 
 namespace meshtrain {
@@ -47,6 +48,7 @@ LoadOptions load_options(const ResumeOptions& options, const CheckpointReader& r
         fmt::format("`{}` is no KEY=VALUE; resume takes the config of the run", load.files[0]));
   }
   load.source = config_of(reader, path);
+  follow_move(path, load);
   return load;
 }
 
@@ -83,7 +85,8 @@ int run_resume(const ResumeOptions& options, Invocation& invocation) {
     target.run.dir = options.run_dir;
     target.run.resume = target.own = false;
   }
-  invocation.result_is_on_stdout = options.output.is_json();  // for a reader of its own
+  // For a reader of its own; with -q it is the result.
+  invocation.result_is_on_stdout = options.output.is_json() || options.output.quiet;
   return run.run(std::move(target), invocation.started);
 }
 

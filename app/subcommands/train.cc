@@ -122,7 +122,8 @@ int run_train(const TrainOptions& options, Invocation& invocation) {
   if (mode == "auto" && !target.reader) {
     show_unless(options.output.quiet)("no checkpoint to resume from: a new run\n");
   }
-  invocation.result_is_on_stdout = options.output.is_json();  // for a reader of its own
+  // For a reader of its own; with -q it is the result.
+  invocation.result_is_on_stdout = options.output.is_json() || options.output.quiet;
   return run.run(std::move(target), invocation.started);
 }
 

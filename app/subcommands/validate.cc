@@ -16,6 +16,7 @@
 #include "engine/setup.h"
 #include "engine/weights.h"
 #include "output.h"
+#include "plan/hardware_file.h"
 #include "record/events.h"
 #include "sarif.h"
 #include "subcommand.h"
@@ -125,6 +126,9 @@ Diagnostics problems_of(const ConfigWords& words, bool scan) {
     warn_of_host_memory(setup, found);
     check_callbacks(setup, config.validates(), found);
     check_evaluated_part(config, found);
+    if (!config.plan.hardware->empty()) {
+      collect(found, [&] { load_hardware(config.plan.hardware); });
+    }
     check_expectations(setup, config.validates(), evaluated_part(config) != DataPart::kNone, found);
     check_initial_weights(config, setup.model(), found);
     if (is_known) {

@@ -78,11 +78,11 @@ void add_verify(Subcommands& to) {
   auto [app, options, subcommand] = to.add<VerifyOptions>(
       "verify", "Prove a config's equality over meshes, a run's exact resume, a checkpoint's bytes",
       run_verify);
-  app.add_option(
-         "TARGET", options.target.words,
-         "A config, with overrides: compares some float64 steps on one device, on its mesh "
-         "and on other meshes. A run: checks all checkpoints, and replays the steps between "
-         "the newest two, bit for bit. A checkpoint: checks its checksums")
+  app.add_option("TARGET", options.target.words,
+                 "A config, with overrides: compares some float64 steps on one device, on its mesh "
+                 "and on other meshes. A run: checks all checkpoints and its weights, and replays "
+                 "the steps between "
+                 "the newest two, bit for bit. A checkpoint: checks its checksums")
       ->option_text("[KEY=VALUE...]")
       ->required();
   options.target.add_flags(app, Steps::kNone);

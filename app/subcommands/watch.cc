@@ -116,7 +116,7 @@ void wait(double seconds) {
 
 int run_watch(const WatchFlags& flags, Invocation& invocation) {
   Watch watch(flags);
-  invocation.started = true;
+  invocation.started = invocation.result_is_on_stdout = true;
   catch_stop_signals();
   while (!watch.read() && !flags.once) {
     watch.show();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -76,6 +77,7 @@ std::string excerpt(const Diagnostic& d, const std::string& margin) {
     column -= begin;
   }
   std::replace(text.begin(), text.end(), '\t', ' ');
+  text = without_controls(std::move(text));  // each stays one column
   const int room = std::max(1, static_cast<int>(text.size()) - column + 1);
   const int carets = std::clamp(d.loc.length, 1, room);
   return fmt::format("{} |\n{} | {}\n{} | {}{}{}{}\n", margin, d.loc.line, text, margin,
@@ -83,12 +85,10 @@ std::string excerpt(const Diagnostic& d, const std::string& margin) {
                      d.label.empty() ? "" : " ", d.label);
 }
 
-std::string render_one(const Diagnostic& d, bool color) {
-  const bool is_error = d.severity == Severity::kError;
-  const char* word = is_error ? "error" : "warning";
-  const char* begin = !color ? "" : is_error ? "\x1b[1;31m" : "\x1b[1;33m";
-  const char* end = color ? "\x1b[0m" : "";
-  std::string out = fmt::format("{}{}[{}]{}: {}\n", begin, word, d.code, end, d.message);
+// Names, paths and values of the user stand in all of its text: none may steer the terminal.
+std::string render_one(const Diagnostic& d) {
+  const char* word = d.severity == Severity::kError ? "error" : "warning";
+  std::string out = fmt::format("{}[{}]: {}\n", word, d.code, d.message);
   std::string margin = " ";
   if (d.loc) {
     margin = std::string(fmt::formatted_size("{}", d.loc.line), ' ');
@@ -107,7 +107,14 @@ std::string render_one(const Diagnostic& d, bool color) {
   for (const SourceUse* use = d.loc.use.get(); use != nullptr; use = use->at.use.get()) {
     out += fmt::format("{} = note: in {} at {}\n", margin, use->what, use->at.to_string());
   }
-  return out;
+  return escaped_controls(out);
+}
+
+// With the first word and the code in colour.
+std::string colored(const std::string& text, Severity severity) {
+  const size_t end = text.find(']') + 1;
+  return fmt::format("{}{}\x1b[0m{}", severity == Severity::kError ? "\x1b[1;31m" : "\x1b[1;33m",
+                     text.substr(0, end), text.substr(end));
 }
 
 }  // namespace
@@ -115,7 +122,8 @@ std::string render_one(const Diagnostic& d, bool color) {
 std::string Diagnostics::render(bool color) const {
   std::string out;
   for (const Diagnostic& d : list_) {
-    out += render_one(d, color);
+    const std::string text = render_one(d);
+    out += color ? colored(text, d.severity) : text;
     out += '\n';
   }
   return out;

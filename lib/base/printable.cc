@@ -1,5 +1,7 @@
 #include "base/printable.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace meshtrain {
@@ -17,6 +19,23 @@ std::string without_controls(std::string text) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; };
   std::replace_if(text.begin(), text.end(), is_control, '?');
   return text;
+}
+
+std::string escaped_controls(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F
+      out += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else if ((byte < 32 && byte != '\t' && byte != '\n') || byte == 127) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
 }
 
 }  // namespace meshtrain

@@ -22,6 +22,12 @@ bool is_folder_name(const std::string& name) {
                       [](const std::string& part) { return part.empty() || part[0] == '.'; });
 }
 
+// Whether the folder of the runs would stand where the link to the newest run of a name is made.
+bool is_of_link(const std::string& name) {
+  const std::vector<std::string> parts = split(name, '/');
+  return std::find(parts.begin() + 1, parts.end(), "latest") != parts.end();
+}
+
 void bind_name(ConfigValue& tree, const std::string& first_file, Located<std::string>& name,
                Diagnostics& diagnostics) {
   const std::string stem = std::filesystem::path(first_file).stem().string();
@@ -31,6 +37,13 @@ void bind_name(ConfigValue& tree, const std::string& first_file, Located<std::st
     diagnostics.error(
         "E113", tree.loc,
         fmt::format("`name` must be usable as a folder's name, not `{}`", name.value));
+  } else if (is_of_link(name.value)) {
+    diagnostics
+        .error(
+            "E113", tree.loc,
+            fmt::format("`name` cannot be `{}`: `latest` is the link to the newest run of a name",
+                        name.value))
+        .help("another word: a/newest");
   } else if (name->size() > kLongest) {
     diagnostics.error("E113", tree.loc,
                       fmt::format("`name` must be usable as a folder's name: {} bytes, at most {}",

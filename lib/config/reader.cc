@@ -368,6 +368,10 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
   if (std::find(spec.allowed.begin(), spec.allowed.end(), node.text) != spec.allowed.end()) {
     return make_value(node.text, node.loc);
   }
+  const bool is_tab = node.text == "\t" || node.text == "\\t";  // in double, in single quotes
+  if (is_tab && std::find(spec.allowed.begin(), spec.allowed.end(), "tab") != spec.allowed.end()) {
+    return make_value(std::string("tab"), node.loc);
+  }
   Diagnostic& d = wrong("E113", node.loc, spec, owner,
                         fmt::format("must be {}, not `{}`", join(spec.allowed, " or "), node.text));
   if (const std::string other = instead_of_policy(node.text);

@@ -56,8 +56,10 @@ size_t find_known(const CsvColumn& column, const std::string& name, const CsvLea
   return static_cast<size_t>(found - header.names.begin());
 }
 
+// `problems` receives the columns of the training data that are not there; of other data, whose
+// columns have their names from these, the first one is thrown.
 CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
-                           const CsvHeader& header, CsvLayout& layout) {
+                           const CsvHeader& header, CsvLayout& layout, Diagnostics& problems) {
   std::vector<std::string> as_written = {array.name};
   for (const CsvColumn& column : array.columns) {
     as_written.push_back(column.text);
@@ -71,8 +73,16 @@ CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
   std::vector<std::string>& names = layout.written[std::move(as_written)];
   names.clear();  // two transforms may read one column
   for (size_t i = 0; i < array.columns.size(); ++i) {
-    const size_t column = known ? find_known(array.columns[i], (*known)[i], *learned, header)
-                                : find_csv_column(header.names, array.columns[i], header.file);
+    size_t column = 0;
+    try {
+      column = known ? find_known(array.columns[i], (*known)[i], *learned, header)
+                     : find_csv_column(header.names, array.columns[i], header.file);
+    } catch (const ConfigError& problem) {
+      if (learned != nullptr) {
+        throw;
+      }
+      problems.append(problem.diagnostics());
+    }
     if (known) {
       layout.known_as[column] = (*known)[i];
     }
@@ -248,9 +258,10 @@ std::pair<std::vector<size_t>, size_t> preprocessing_layout(const ConfigObject& 
 CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
                     const CsvHeader& header) {
   CsvLayout layout;
+  Diagnostics problems;
   layout.known_as.assign(header.names.begin(), header.names.end());
   const auto add = [&](const CsvArray& array, std::vector<CsvLayout::Array>& to) {
-    to.push_back(layout_of(array, learned, header, layout));
+    to.push_back(layout_of(array, learned, header, layout, problems));
   };
   for (const CsvArray& array : settings.targets) {
     add(array, layout.targets);
@@ -262,7 +273,7 @@ CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
     add(array, layout.inputs);
   }
   const auto find = [&](const char* name, const CsvColumn& column) {
-    return layout_of({name, {column}, true}, learned, header, layout).columns[0];
+    return layout_of({name, {column}, true}, learned, header, layout, problems).columns[0];
   };
   for (const CsvColumn& column : settings.one_hot) {
     layout.one_hot.push_back(find("one_hot", column));
@@ -276,6 +287,7 @@ CsvLayout layout_in(const CsvSettings& settings, const CsvLearned* learned,
   if (settings.group) {
     layout.group = find("group", *settings.group);
   }
+  problems.throw_if_errors();
   if (layout.inputs.empty()) {
     layout.inputs.push_back(other_columns(layout, learned, header));
   }

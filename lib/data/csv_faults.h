@@ -24,6 +24,9 @@ struct CsvFaults {
                   "select columns with `features`, turn texts into ids with `categorical` and "
                   "dates into numbers "
                   "with `dates`, or read fractions with `dtype: float32`"};
+  Kind not_whole{"E310",
+                 "`categorical` gives the values of a column ids from 0 on; an Input without "
+                 "`dtype` takes fractions"};
   Kind no_file{"E300",
                "`directory` is the folder of the files, `extension` stands behind each name"};
   Kind no_date{"E310",
@@ -54,8 +57,8 @@ struct CsvFaults {
   void report() const {
     Diagnostics problems;
     for (const Kind* kind :
-         {&not_number, &no_file, &no_date, &missing, &missing_text, &missing_token, &missing_label,
-          &missing_group, &infinite, &unknown, &unknown_label}) {
+         {&not_number, &not_whole, &no_file, &no_date, &missing, &missing_text, &missing_token,
+          &missing_label, &missing_group, &infinite, &unknown, &unknown_label}) {
       if (kind->count > 0) {
         const std::string more = kind->count > 1 ? fmt::format(" (and {} more such fields)",
                                                                format_thousands(kind->count - 1))

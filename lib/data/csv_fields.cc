@@ -12,6 +12,20 @@ namespace {
 // The limit of a column; each category takes about 100 bytes of memory.
 constexpr size_t kMaxCategories = 100000;
 
+// What an Input of this type takes of a table, whose numbers are doubles: these hold every whole
+// number below 2^53.
+std::pair<double, double> whole_numbers(DType dtype) {
+  constexpr double kExact = 0x1p53 - 1;
+  switch (dtype) {
+    case DType::kUInt8:
+      return {0, std::numeric_limits<uint8_t>::max()};
+    case DType::kInt32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    default:
+      return {-kExact, kExact};
+  }
+}
+
 }  // namespace
 
 void CsvTableReader::Rows::store(CsvBlocks& blocks, Slot& slot, std::string_view field) {
@@ -151,6 +165,15 @@ double CsvTableReader::Rows::missing(const Slot& slot, std::string_view field) {
 
 double CsvTableReader::Rows::fitting(const Slot& slot, std::string_view field, double value) {
   const DType dtype = arrays_[slot.array].blocks.dtype();
+  if (const auto whole = arrays_[slot.array].whole; whole) {
+    const auto [least, most] = whole_numbers(*whole);
+    if (!(std::trunc(value) == value && value >= least && value <= most)) {
+      return fault(
+          faults_.not_whole, slot,
+          fmt::format("is `{}`, and its Input takes {}: whole numbers from {:.0f} to {:.0f}",
+                      shown_text(field), dtype_name(*whole), least, most));
+    }
+  }
   if (dtype == DType::kInt32 &&
       !(std::trunc(value) == value && value >= std::numeric_limits<int32_t>::min() &&
         value <= std::numeric_limits<int32_t>::max())) {

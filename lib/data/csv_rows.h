@@ -44,7 +44,8 @@ class CsvTableReader::Rows {
     const CsvLayout::Array* layout;
     CsvBlocks blocks;
     bool is_vector;
-    std::vector<Slot> slots = {};  // in the order of the row
+    std::optional<DType> whole = std::nullopt;  // type of the Input, where that is one of integers
+    std::vector<Slot> slots = {};               // in the order of the row
   };
 
   // csv_table.cc
@@ -54,8 +55,10 @@ class CsvTableReader::Rows {
   void take_columns(std::vector<std::string> names);
   bool has_feature(size_t column) const;
   void make_arrays(std::span<const std::string_view> first_row);
+  // `whole`: Array.
   void add_array(const CsvLayout::Array& layout, bool is_feature, bool is_weight,
-                 std::span<const std::string_view> first_row);
+                 std::span<const std::string_view> first_row, std::optional<DType> whole = {});
+  std::optional<DType> whole_type(size_t input) const;
   std::vector<std::string> with_tokens(std::vector<std::string> texts, bool is_label) const;
   CsvCategories* categories_of(size_t column, bool is_label, std::string_view first);
   void check_vocabulary(size_t column, const std::vector<std::string>& learned) const;

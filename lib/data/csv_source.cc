@@ -111,6 +111,7 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
   CsvSettings settings = settings_of(source);
   settings.base_dir = base_dir;
   settings.max_rows = max_rows;
+  settings.model_inputs = limits.inputs;
   CsvTableReader reader(settings, learned);
   bool is_first = true;
   for (const auto& [path, loc] : find_files(source.path, base_dir)) {
@@ -195,8 +196,10 @@ Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) 
   Reads reads;
   if (like == nullptr && train != nullptr) {
     const auto options = read_options<CsvOptions>(*train);
-    reads.run(options.path.loc,
-              [&] { learned = read_files(options, context.base_dir, nullptr).learned; });
+    reads.run(options.path.loc, [&] {
+      learned =
+          read_files(options, context.base_dir, nullptr, {.inputs = context.limits.inputs}).learned;
+    });
     reads.finish();
     like = &learned;
   }

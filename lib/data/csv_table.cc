@@ -229,7 +229,8 @@ bool CsvTableReader::Rows::has_feature(size_t column) const {
 }
 
 void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_feature,
-                                     bool is_weight, std::span<const std::string_view> first_row) {
+                                     bool is_weight, std::span<const std::string_view> first_row,
+                                     std::optional<DType> whole) {
   bool are_ids = true, is_one_hot = false;
   std::vector<Slot> slots;
   const auto add = [&](Slot slot) {
@@ -264,16 +265,40 @@ void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_fea
     }
   }
   const bool is_float32 = is_weight && settings_.dtype != DType::kFloat64;
-  const DType dtype = are_ids ? DType::kInt32 : is_float32 ? DType::kFloat32 : settings_.dtype;
+  const bool is_wide = whole && settings_.dtype == DType::kFloat32;  // ids from 2^24 on
+  const DType dtype = are_ids      ? DType::kInt32
+                      : is_float32 ? DType::kFloat32
+                      : is_wide    ? DType::kFloat64
+                                   : settings_.dtype;
   MESHTRAIN_CHECK(!slots.empty());
   arrays_.push_back({&layout, CsvBlocks(dtype, slots.size()),
-                     layout.is_vector && slots.size() == 1 && !is_one_hot});
+                     layout.is_vector && slots.size() == 1 && !is_one_hot,
+                     are_ids ? std::nullopt : whole});
   arrays_.back().slots = std::move(slots);
 }
 
+// The type of the Input that an array feeds, where that is one of integers. As everywhere, arrays
+// whose names are none of the model's feed its Inputs in their order.
+std::optional<DType> CsvTableReader::Rows::whole_type(size_t input) const {
+  const std::vector<ModelInput>& inputs = settings_.model_inputs;
+  const auto find = [&](const CsvLayout::Array& array) {
+    return std::find_if(inputs.begin(), inputs.end(),
+                        [&](const ModelInput& each) { return each.name == array.name; });
+  };
+  const bool has_names =
+      std::any_of(layout_.inputs.begin(), layout_.inputs.end(),
+                  [&](const auto& array) { return find(array) != inputs.end(); });
+  auto found = find(layout_.inputs[input]);
+  if (!has_names && layout_.inputs.size() == inputs.size()) {
+    found = inputs.begin() + static_cast<std::ptrdiff_t>(input);
+  }
+  const bool is_whole = found != inputs.end() && is_integer(found->dtype);
+  return is_whole ? std::optional(found->dtype) : std::nullopt;
+}
+
 void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_row) {
-  for (const CsvLayout::Array& array : layout_.inputs) {
-    add_array(array, true, false, first_row);
+  for (size_t i = 0; i < layout_.inputs.size(); ++i) {
+    add_array(layout_.inputs[i], true, false, first_row, whole_type(i));
   }
   for (const CsvLayout::Array& array : layout_.targets) {
     add_array(array, false, false, first_row);

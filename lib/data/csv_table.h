@@ -13,6 +13,7 @@
 #include "config/source_classes.h"
 #include "data/column_transform.h"
 #include "data/csv_text.h"
+#include "data/dataset.h"
 #include "tensor/host_tensor.h"
 
 namespace meshtrain {
@@ -51,6 +52,9 @@ struct CsvSettings {
   std::string base_dir;                            // of files that these name
   int64_t max_rows = 0;                            // of each file; 0: all
   DType dtype = DType::kFloat32;                   // of numbers: float32, float64 or int32
+  // The Inputs that `inputs` feed, by name or else in this order: columns of an Input of whole
+  // numbers are read as float64, which holds them up to 2^53, and no others are taken.
+  std::vector<ModelInput> model_inputs;
   // Of features; labels and weights are never missing. kPrevious is also of labels that are
   // features, too.
   Missing missing = Missing::kError;

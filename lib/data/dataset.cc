@@ -173,6 +173,9 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
     rows = limits.beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
   });
+  for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
+    rows = check_fits_int64(std::move(rows), name, dataset.description, dataset.loc);
+  });
   const SeriesOptions series = checked_series(source);
   if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset, data.is_for_float64, series.sequence_length ? "row" : "sample");

@@ -79,7 +79,13 @@ struct Dataset {
   SourceLoc loc;               // of the source in the config
 };
 
-// How much of a source is read, and what is learned from.
+// An Input of the model.
+struct ModelInput {
+  std::string name;
+  DType dtype = DType::kFloat32;
+};
+
+// How much of a source is read, what is learned from, and for which model.
 struct ReadLimits {
   // Only the beginning of large files and arrays is read, and not checked: types and shapes of
   // samples are right, the number of samples and what is learned need not be.
@@ -89,6 +95,9 @@ struct ReadLimits {
   double held_out = 0;
   // The samples that data.split draws to train; instead of `held_out`.
   const std::vector<int64_t>* trained_rows = nullptr;
+  // In the order of the model; empty when it is unknown. A table reads the numbers of an Input of
+  // whole numbers without rounding them.
+  std::vector<ModelInput> inputs = {};
 };
 
 // Loads one source of the config ("data.train", ...) with its slice, data.cache, data.transform and

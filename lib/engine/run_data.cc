@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "config/source_like.h"
+#include "config/tensor_expression.h"
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "data/read_all.h"
@@ -13,6 +14,7 @@
 #include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
 #include "engine/state_batches.h"
+#include "nn/arguments.h"
 
 namespace meshtrain {
 
@@ -230,12 +232,13 @@ void match_optional(const std::vector<std::string>& names, std::vector<Dataset::
   }
 }
 
-// Whether a loss or a metric compares the output with targets. An entry without a name is for the
-// only output, or for each.
+// Whether a loss or a metric compares the output with targets, which an expression may leave out.
+// An entry without a name is for the only output, or for each.
 bool is_compared(const CompileConfig& compile, const std::string& output) {
   const auto reads = [&](const std::vector<OutputObject>& entries) {
     return std::any_of(entries.begin(), entries.end(), [&](const OutputObject& entry) {
-      return entry.output.empty() || entry.output == output;
+      const bool is_own = entry.output.empty() || entry.output == output;
+      return is_own && (entry.object.class_name != kLambda || names_tensor(entry.object, "y_true"));
     });
   };
   return reads(compile.loss) || reads(compile.metrics) || reads(compile.weighted_metrics);
@@ -273,6 +276,18 @@ void order_arrays(const Config& config, Dataset& dataset) {
   }
 }
 
+std::vector<ModelInput> model_inputs(const ModelConfig& model) {
+  std::vector<ModelInput> inputs;
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.object.class_name == "Input") {
+      const ConfigValue& dtype = value_or_null(layer.object, "dtype");
+      const auto type = dtype.is_string() ? parse_dtype(dtype.string()) : std::nullopt;
+      inputs.push_back({layer.name.value, type.value_or(DType::kFloat32)});
+    }
+  }
+  return inputs;
+}
+
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const LearnedPtr& known) {
   RunData data;
   Diagnostics diagnostics;
@@ -297,7 +312,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       collect(diagnostics, [&] {
         to = load_dataset(
             *source, sources, data.train && !known ? data.train->learned : known,
-            {.held_out = splits && &to == &data.train ? config.fit.validation_split.value : 0});
+            {.held_out = splits && &to == &data.train ? config.fit.validation_split.value : 0,
+             .inputs = model_inputs(config.model)});
         order_arrays(config, *to);
       });
     } else {
@@ -316,7 +332,9 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       if (!known && data.train->learned && learns_from_rows(data.train->learned->csv)) {
         // Which rows train was unknown when the file was read: what is learned is of these only.
         data.train.reset();
-        data.train = load_dataset(*sources.train, sources, nullptr, {.trained_rows = &parts[0]});
+        data.train =
+            load_dataset(*sources.train, sources, nullptr,
+                         {.trained_rows = &parts[0], .inputs = model_inputs(config.model)});
         order_arrays(config, *data.train);
       }
       const Dataset all = *std::move(data.train);
@@ -379,7 +397,8 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
     collect(diagnostics, [&] {
       to = dataset_spec(*source, sources, samples_with_classes(*source));
       to = to ? std::move(to)
-              : load_dataset(without_decoding(*source), sources, nullptr, {.beginning = true});
+              : load_dataset(without_decoding(*source), sources, nullptr,
+                             {.beginning = true, .inputs = model_inputs(config.model)});
       order_arrays(config, *to);
     });
   };
@@ -389,7 +408,9 @@ RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
   check_parts(data, nullptr, config.model, diagnostics);
   unify_types(data);
   if (data.train && !data.train->targets.empty()) {
-    apply_class_weight(config, false, *data.train, diagnostics);
+    // Texts of a table's labels are known when all of it is read.
+    const bool knows_classes = !has_options<CsvOptions>(*sources.train);
+    apply_class_weight(config, knows_classes, *data.train, diagnostics);
   }
   return data;
 }

@@ -38,6 +38,9 @@ struct RunData {
   const Dataset* part(DataPart part) const;
 };
 
+// The Inputs of the model, for ReadLimits.
+std::vector<ModelInput> model_inputs(const ModelConfig& model);
+
 // Reads the data for `fit` (training and validation data, fit.class_weight applied) and the
 // evaluated data. Either all of these have sample weights or none. Throws ConfigError with the
 // problems of all: those of load_dataset, and E324 for missing labels, different shapes, or classes

@@ -132,7 +132,8 @@ void save_weights(const StepRunner& runner, const std::string& path,
     tensors.push_back({name, runner.read_variable(name)});
   }
   const auto announced = coordinator.announce("writing the weights");
-  coordinator.on_rank_zero("writing the weights", [&] { write_safetensors(path, tensors); });
+  coordinator.on_rank_zero("writing the weights",
+                           [&] { write_safetensors(path, tensors, with_checksum(tensors)); });
 }
 
 }  // namespace meshtrain

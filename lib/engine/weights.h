@@ -39,7 +39,8 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::string& help = kTakePartial,
                                          bool fills_model = false);
 
-// Writes all layer weights, whole, each in its own dtype, and replaces `path` atomically.
+// Writes all layer weights, whole, each in its own dtype, with their checksum, and replaces `path`
+// atomically.
 // Collective: rank 0 writes. Throws FileError (exit 74), or RuntimeFailure when another process
 // failed.
 void save_weights(const StepRunner& runner, const std::string& path,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
+
 namespace meshtrain {
 namespace {
 
@@ -207,7 +209,7 @@ void Console::on_stop(const StopReport& report) {
 void Console::on_warning(const std::string& text) {
   interrupt();
   if (!options_.quiet) {
-    options_.err(fmt::format("warning: {}\n", text));
+    options_.err(fmt::format("warning: {}\n", escaped_controls(text)));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -51,7 +52,7 @@ std::string first_screen(const RunInfo& info) {
   if (!info.resumed_from.empty()) {
     out += fmt::format("resumed     {}: {}\n", info.resumed_from, info.resumed_at);
   }
-  return out;
+  return escaped_controls(out);
 }
 
 }  // namespace meshtrain

@@ -9,6 +9,7 @@
 #include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/run_files.h"
 #include "record/run_log.h"
 
 namespace meshtrain {
@@ -53,6 +54,12 @@ std::string dumped(const Ordered& json) {
   return json_text(json, 1, Ordered::error_handler_t::replace) + "\n";
 }
 
+// Without links; of a folder that is there.
+std::string real_path(const std::string& path) {
+  std::error_code error;
+  return path.empty() ? "" : fs::weakly_canonical(path, error).string();
+}
+
 Ordered files_json(const std::vector<TrainingFile>& files) {
   Ordered list = Ordered::array();
   for (const TrainingFile& file : files) {
@@ -86,6 +93,7 @@ RunMeta::RunMeta(std::string path, const RunInfo& info,
       {"version", info.version},
       {"command_line", command_line},
       {"folder", folder},
+      {"run_dir", real_path(info.run_dir)},
       {"host", host_name()},
       {"pid", getpid()},
       {"git", git ? Ordered{{"commit", git->commit}, {"branch", git->branch}} : Ordered()},
@@ -144,6 +152,21 @@ std::vector<std::string> changed_training_files(const std::string& folder) {
   } catch (const nlohmann::json::exception&) {
   }
   return changed;
+}
+
+std::vector<std::string> former_places(const std::string& folder) {
+  std::vector<std::string> places;
+  try {
+    const Ordered meta = parse_json<Ordered>(read_file(folder + "/" + run_files::kMeta, kMaxMeta));
+    places.push_back(meta.at("run_dir").get<std::string>());
+    const Ordered earlier = meta.value("earlier", Ordered::array());
+    for (auto start = earlier.rbegin(); start != earlier.rend(); ++start) {
+      places.push_back(start->at("run_dir").get<std::string>());
+    }
+  } catch (const FileError&) {                  // no meta.json
+  } catch (const nlohmann::json::exception&) {  // a start of an older version
+  }
+  return places;
 }
 
 std::optional<GitState> git_state(const std::string& folder) {

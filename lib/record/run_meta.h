@@ -1,7 +1,7 @@
 // meta.json: the provenance of a run. The keys describe its last start; `earlier` has the same for
 // earlier starts.
 //
-//   version, command_line, folder, host, pid, git {commit, branch} or null, name, seed,
+//   version, command_line, folder, run_dir, host, pid, git {commit, branch} or null, name, seed,
 //   dtype_policy, mesh {shape, axis_names}, devices, resumed_from, started, ended, exit_code,
 //   training_files [{path, bytes, modified}], message, stopped (why it ended before its last epoch)
 #pragma once
@@ -33,6 +33,10 @@ std::vector<TrainingFile> file_states(const std::vector<std::string>& paths);
 // run's last start: their paths. Those that are gone are no change. Empty for a run of an older
 // version.
 std::vector<std::string> changed_training_files(const std::string& folder);
+
+// Returns where the run in `folder` was at each of its starts, the last one first, without links.
+// Empty for a run of an older version.
+std::vector<std::string> former_places(const std::string& folder);
 
 struct GitState {
   std::string commit;  // empty on a branch without one

@@ -79,6 +79,14 @@ void RunWriter::end(int exit_code, const std::string& message) {
   }
   try {
     meta_->end(exit_code, message, log_->stopped());
+    if (!is_run_dir(run_.path())) {
+      console_.on_warning(
+          fmt::format("`{}` was removed while the run trained: there is no report, and the folder "
+                      "is no run any "
+                      "more",
+                      run_.file(run_files::kMetrics)));
+      return;
+    }
     write_report(run_.path());
   } catch (const std::exception& error) {
     console_.on_warning(error.what());

@@ -42,10 +42,13 @@ decltype(auto) with_stored_type(DType dtype, F&& function) {
   }
 }
 
-// By way of double, as HostTensor::set, where that is not the same: whole numbers of 64 bits.
+// By way of double, as HostTensor::set, where that is not the same: whole numbers of 64 bits, which
+// only the other type of 64 bits holds.
 template <class From, class To>
 void convert(const From* from, int64_t count, To* to) {
-  using Step = std::conditional_t<std::is_integral_v<From> && sizeof(From) == 8, double, From>;
+  constexpr bool kIsLong = std::is_integral_v<From> && sizeof(From) == 8;
+  constexpr bool kBothLong = kIsLong && std::is_integral_v<To> && sizeof(To) == 8;
+  using Step = std::conditional_t<kIsLong && !kBothLong, double, From>;
   for (int64_t i = 0; i < count; ++i) {
     to[i] = static_cast<To>(static_cast<Step>(from[i]));
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/checksum.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
@@ -18,6 +19,25 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint64_t kLengthSize = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the format's own library has it
 constexpr size_t kDataAlignment = 64;
+constexpr const char* kChecksum = "meshtrain_xxh3_128";
+
+std::string checksum_of(std::span<const NamedTensor> tensors) {
+  std::vector<const NamedTensor*> by_name;
+  for (const NamedTensor& entry : tensors) {
+    by_name.push_back(&entry);
+  }
+  std::sort(by_name.begin(), by_name.end(),
+            [](const NamedTensor* a, const NamedTensor* b) { return a->name < b->name; });
+  Checksum128 checksum;
+  for (const NamedTensor* entry : by_name) {
+    const HostTensor& tensor = entry->tensor;
+    const std::string kind = fmt::format("{} {} {}\n", entry->name, dtype_name(tensor.dtype()),
+                                         shape_string(tensor.shape()));
+    checksum.update(std::as_bytes(std::span(kind)));
+    checksum.update({tensor.bytes(), tensor.num_bytes()});
+  }
+  return checksum.hex();
+}
 
 }  // namespace
 
@@ -82,7 +102,23 @@ SafetensorsFile read_safetensors(const std::string& path) {
   for (const SafetensorsReader::Entry& entry : reader.entries()) {
     file.tensors.push_back({entry.name, reader.read(entry)});
   }
+  const auto written = file.metadata.find(kChecksum);
+  if (written != file.metadata.end() && written->second != checksum_of(file.tensors)) {
+    throw ConfigError("E404", {},
+                      fmt::format("`{}`: its checksum does not match: the file was changed", path))
+        .help(fmt::format("where that was on purpose, leave `{}` out of the file's metadata",
+                          kChecksum));
+  }
   return file;
+}
+
+bool has_checksum(const StringMap& metadata) {
+  return metadata.contains(kChecksum);
+}
+
+StringMap with_checksum(std::span<const NamedTensor> tensors, StringMap metadata) {
+  metadata[kChecksum] = checksum_of(tensors);
+  return metadata;
 }
 
 SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,

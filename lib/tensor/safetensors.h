@@ -53,7 +53,14 @@ struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // in the order of the data
   StringMap metadata;
 };
+// Throws as the reader, and E404 where the metadata have a checksum (with_checksum()) that is not
+// that of the tensors.
 SafetensorsFile read_safetensors(const std::string& path);
+
+// Whether the metadata have a checksum.
+bool has_checksum(const StringMap& metadata);
+// Metadata with the checksum of names, types, shapes and values, in whatever order they stand.
+StringMap with_checksum(std::span<const NamedTensor> tensors, StringMap metadata = {});
 
 // A tensor to write, borrowed.
 struct TensorView {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -130,7 +131,7 @@ void Checkpointer::on_epoch_boundary(const TrainPosition& next, const Logs& logs
   policy_.end_epoch(next.epoch, logs);
   poll(Coordinator::Pace::kNow, hash_logs(logs));
   stop_if_asked(next);
-  if (const auto when_busy = policy_.take_epoch_save(next.epoch)) {
+  if (const auto when_busy = policy_.take_epoch_save(next.epoch, policy_.is_kept(next))) {
     save(next, *when_busy);
   }
   policy_.skip_time(coordinator_.now());
@@ -198,6 +199,12 @@ void Checkpointer::save(const TrainPosition& at, SavePolicy::WhenBusy when_busy)
     return;
   }
   if (saver_.is_busy() && when_busy == SavePolicy::WhenBusy::kSkip) {
+    if (!std::exchange(is_skip_said_, true)) {
+      options_.inform(
+          fmt::format("skipped the save of epoch {}: the one before is still being written; "
+                      "`checkpoint.every: 1 epoch` waits for each (said once)",
+                      at.epoch));
+    }
     return;
   }
   finish_save();

@@ -88,6 +88,7 @@ class Checkpointer : public Hook {
   // States of stateful layers at the begin of the pass in progress: a resumed run repeats it.
   VariableValues pass_states_;
   std::string last_error_;  // of the last save
+  bool is_skip_said_ = false;
 };
 
 }  // namespace meshtrain

@@ -5,6 +5,7 @@
 #include <new>
 #include <string_view>
 
+#include "base/printable.h"
 #include "base/streams.h"
 #include "engine/signals.h"
 
@@ -31,7 +32,9 @@ std::string last_message(const Diagnostics& diagnostics) {
 
 }  // namespace
 
-std::string error_text(ExitCode code, std::string_view message) {
+std::string error_text(ExitCode code, std::string_view given) {
+  const std::string text = escaped_controls(given);
+  const std::string_view message = text;
   constexpr size_t kCodeLength = std::string_view("[E420] ").size();
   // A code within the message says more than that of the kind: "the last [E420] step 5 was not ..."
   for (size_t at = message.find("[E"); at != std::string_view::npos;

@@ -123,7 +123,7 @@ bool SavePolicy::take_step_save() {
   return saves;
 }
 
-std::optional<SavePolicy::WhenBusy> SavePolicy::take_epoch_save(int64_t epochs) {
+std::optional<SavePolicy::WhenBusy> SavePolicy::take_epoch_save(int64_t epochs, bool is_kept) {
   const bool must_save = is_requested_ || is_new_best_ || epochs >= last_epoch_;
   const bool saves = is_due() || (must_save && !never_saves());
   is_due_ = is_requested_ = false;
@@ -131,7 +131,7 @@ std::optional<SavePolicy::WhenBusy> SavePolicy::take_epoch_save(int64_t epochs) 
     return std::nullopt;
   }
   // Epochs of milliseconds need not all be saved unless the config says so.
-  return must_save || config_.every.loc ? WhenBusy::kWait : WhenBusy::kSkip;
+  return must_save || is_kept || config_.every.loc ? WhenBusy::kWait : WhenBusy::kSkip;
 }
 
 bool SavePolicy::saves_at_end(int64_t step) const {

@@ -68,8 +68,9 @@ class SavePolicy {
   bool is_due() const { return is_due_ || is_requested_; }
   // Within an epoch: returns true when a save is due, which is not due any more then.
   bool take_step_save();
-  // The same after end_epoch(); nothing when no save is due.
-  std::optional<WhenBusy> take_epoch_save(int64_t epochs);
+  // The same after end_epoch(); nothing when no save is due. `is_kept`: is_kept() of the epoch's
+  // end, whose save waits.
+  std::optional<WhenBusy> take_epoch_save(int64_t epochs, bool is_kept = false);
   bool saves_at_end(int64_t step) const;  // of fit
   // True for a signal, and when run.max_time leaves time for two saves and two steps at most.
   bool must_stop(double now, int signal) const;

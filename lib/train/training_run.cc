@@ -193,6 +193,11 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
                     .quiet = request_.console.quiet,
                     .out = request_.console.out},
                    config_, run, console);
+  coordinator_.on_rank_zero("checking callbacks", [&] {
+    Diagnostics diagnostics;
+    check_outputs(config_, run.path(), diagnostics);
+    diagnostics.throw_if_errors();
+  });
   CallbackList callbacks(callback_context(*engine, data, run, record, target));
   add_callbacks(callbacks);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.

@@ -8,7 +8,9 @@
 #include "base/text.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
+#include "config/run_files.h"
 #include "record/run_dir.h"
+#include "tensor/safetensors.h"
 
 namespace meshtrain {
 namespace {
@@ -33,6 +35,29 @@ std::vector<std::string> checkpoints_of(const std::string& given) {
   return out.empty() ? std::vector<std::string>{path} : out;
 }
 
+// Compares the weights of a run that came to its end with their checksum.
+void verify_weights(const std::string& run, const std::function<void(std::string_view)>& show,
+                    Diagnostics& problems) {
+  const std::string path = run + "/" + run_files::kWeights;
+  std::error_code error;
+  if (!is_run_dir(run) || !fs::exists(path, error)) {
+    return;
+  }
+  try {
+    const SafetensorsFile file = read_safetensors(path);
+    int64_t bytes = 0;
+    for (const NamedTensor& entry : file.tensors) {
+      bytes += static_cast<int64_t>(entry.tensor.num_bytes());
+    }
+    show(fmt::format("{}: {}, {} tensors, {}\n", path,
+                     has_checksum(file.metadata) ? "good" : "no checksum, as of older versions",
+                     file.tensors.size(), format_bytes(bytes)));
+  } catch (const ConfigError& problem) {
+    show(fmt::format("{}: damaged\n", path));
+    problems.append(problem.diagnostics());
+  }
+}
+
 }  // namespace
 
 Diagnostics verify_checkpoints(const std::string& folder,
@@ -53,6 +78,7 @@ Diagnostics verify_checkpoints(const std::string& folder,
       problems.append(error.diagnostics());
     }
   }
+  verify_weights(folder, show, problems);
   return problems;
 }
 

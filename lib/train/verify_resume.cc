@@ -15,6 +15,7 @@
 #include "config/source.h"
 #include "engine/epoch_plan.h"
 #include "engine/signals.h"
+#include "train/moved_run.h"
 #include "train/training_run.h"
 
 namespace meshtrain {
@@ -67,6 +68,7 @@ bool same_state(const CheckpointReader& a, const CheckpointReader& b) {
 LoadOptions config_of(const CheckpointReader& reader, LoadOptions options) {
   const std::string name = reader.path() + "/" + run_files::kResolved;
   options.source = checked_source(name, reader.text(run_files::kResolved));
+  follow_move(reader.path(), options);
   return options;
 }
 

@@ -72,6 +72,24 @@ TEST_CASE("arguments without end are E140") {
                 "error[E140]: 1500 overrides; at most 1000 are possible");
 }
 
+TEST_CASE("control characters of names and paths are escaped in messages") {
+  const ExampleFolder folder;
+  const Result file = meshtrain({"train", "no\x1b[31mfile.yaml"}, folder.path());
+  CHECK(file.err.find("cannot open `no\\x1b[31mfile.yaml`") != std::string::npos);
+  const Result value = meshtrain(
+      {"train", "small.yaml", "data.train={source: npy, x: \"n\x1b[31m.npy\"}"}, folder.path());
+  CHECK(value.exit_code != 0);
+  CHECK(file.err.find('\x1b') == std::string::npos);
+  CHECK_MESSAGE(value.err.find('\x1b') == std::string::npos, value.err);
+}
+
+TEST_CASE("the link to the newest run is no part of a name") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"train", "small.yaml", "--name", "a/latest"}, folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK(result.err.find("error[E113]: `name` cannot be `a/latest`") == 0);
+}
+
 TEST_CASE("names that no file of weights could have are E113, and names that are no texts E112") {
   const TemporaryFolder folder;
   const auto check = [&](const std::string& layers, const char* says) {

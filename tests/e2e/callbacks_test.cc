@@ -332,6 +332,49 @@ TEST_CASE("places that cannot be written to are found before anything is made") 
   CHECK_FALSE(fs::exists(folder.file("runs")));
 }
 
+TEST_CASE("a callback replaces no file that the run reads") {
+  const ExampleFolder folder;
+  const std::string table = "a,b,y\n1,2,0\n3,4,1\n5,6,2\n";
+  folder.write("t.csv", table);
+  folder.write("t.yaml", R"(
+data: {train: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+)");
+  for (const std::string& file : {folder.file("t.csv"), std::string("../t.csv")}) {
+    const Result result = meshtrain(
+        {"train", "t.yaml", "-q", "-o", "run", "callbacks=[{CSVLogger: {filename: " + file + "}}]"},
+        folder.path());
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(result.err.find("error[E113]: `filename` of `CSVLogger` would replace `") == 0,
+                  result.err);
+    CHECK(folder.read("t.csv") == table);
+    CHECK_FALSE(fs::exists(folder.file("run")));
+  }
+  CHECK(meshtrain({"validate", "t.yaml",
+                   "callbacks=[{ModelCheckpoint: {filepath: " + folder.file("w.keras") +
+                       "}}, {CSVLogger: {filename: " + folder.file("t.csv") + "}}]"},
+                  folder.path())
+            .exit_code == 2);
+  CHECK(meshtrain({"train", "t.yaml", "-q", "-o", "run",
+                   "callbacks=[{CSVLogger: {filename: ../log.csv}}]"},
+                  folder.path())
+            .exit_code == 0);
+}
+
+TEST_CASE("logs that are removed while a run trains are one plain warning") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"train", "small.yaml", "-o", "run",
+                 "callbacks=[{RunCommand: {command: [rm, -f, run/metrics.jsonl, run/log.txt]}}]"},
+                folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK_MESSAGE(result.err.find("warning: `run/metrics.jsonl` was removed while the run trained: "
+                                "there is no report") != std::string::npos,
+                result.err);
+  CHECK(result.err.find("E400") == std::string::npos);
+}
+
 TEST_CASE("a run killed before it said anything is begun again") {
   const ExampleFolder folder;
   for (const char* name : {"empty", "early", "silent"}) {

@@ -370,6 +370,17 @@ compile: {{loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
   CHECK_MESSAGE(!contains(says(last, "last"), "warning"), says(last, "last"));
 }
 
+TEST_CASE("class names that are not as many as the classes are not used, and that is said") {
+  TemporaryFolder folder;
+  folder.write("t.csv", csv_rows(40, [](int i) { return i % 3; }));
+  const std::string says =
+      warnings_in(train_with(folder, kClasses, {"model.class_names=[no, yes]"}));
+  CHECK_MESSAGE(contains(says,
+                         "warning[W127]: `model.class_names` has 2 names, the model has 3 "
+                         "classes: the names are not used"),
+                says);
+}
+
 TEST_CASE("softmax over one value is always 1") {
   TemporaryFolder folder;
   folder.write("t.csv", csv_rows(40, [](int i) { return i % 2; }));

@@ -128,6 +128,29 @@ TEST_CASE("data that an extended file or the command line names are found from a
   CHECK(meshtrain({"resume", "../word", "fit.epochs=3"}, folder.file("away")).exit_code == 0);
 }
 
+TEST_CASE("a run that is moved with its data finds them there") {
+  const ExampleFolder folder;
+  fs::create_directories(folder.file("here"));
+  folder.write("here/t.csv", "a,b,y\n1,2,0\n3,4,1\n5,6,2\n");
+  folder.write("here/t.yaml", R"(
+data: {train: {source: csv, path: t.csv, label: y}, test: {source: csv, path: t.csv, label: y}}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 3, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+)");
+  const std::string here = folder.file("here"), there = folder.file("there");
+  REQUIRE(meshtrain({"train", "t.yaml", "-q", "-o", "runs/a"}, here).exit_code == 0);
+  fs::rename(here, there);
+  CHECK(meshtrain({"evaluate", "runs/a", "-q"}, there).exit_code == 0);
+  const Result result = meshtrain({"resume", "runs/a", "fit.epochs=2"}, there);
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK_MESSAGE(result.err.find("data.dir    " + here + "/ -> " + there + "/") != std::string::npos,
+                result.err);
+  fs::rename(there, here + "2");  // the first checkpoint's place is two moves ago
+  const Result first = meshtrain(
+      {"resume", "runs/a/checkpoints/000001", "fit.epochs=3", "-o", "b", "-q"}, here + "2");
+  CHECK_MESSAGE(first.exit_code == 0, first.err);
+}
+
 // One weight's bytes in weights.safetensors.
 std::string weight_bytes(const ExampleFolder& folder, const std::string& run, const char* path) {
   const std::string bytes = folder.read(run + "/weights.safetensors");

@@ -208,6 +208,9 @@ TEST_CASE("results that cannot be written are exit code 74") {
   for (const std::vector<std::string>& args : {std::vector<std::string>{"evaluate", "run"},
                                                {"--help"},
                                                {"train", "--help"},
+                                               {"train", "small.yaml", "-q"},
+                                               {"watch", "run", "--once"},
+                                               {"config", "diff", "run", "small.yaml"},
                                                {"--version"}}) {
     command.args = args;
     CHECK_MESSAGE(run(command).exit_code == 74, args[0]);

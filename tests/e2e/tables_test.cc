@@ -340,6 +340,12 @@ TEST_CASE("validate: what train would refuse, from the files, at its place") {
       {"E324", "samples have shape (7,), input `numbers` takes (6,)", "write `shape: [7]`"});
   check_refused(folder, {"validate", "houses.yaml", "fit.initial_weights=none.safetensors"},
                 {"E404", "command line:1:21"});
+  check_refused(folder,
+                {"validate", "houses.yaml", "data.train.label=prize",
+                 "data.train.features.numbers=[arae, sold]"},
+                {"no column `prize`", "no column `arae`"});
+  check_refused(folder, {"validate", "houses.yaml", "plan.hardware=none.yaml"},
+                {"E100", "command line:1:15"});
   const Result large = meshtrain({"validate", "houses.yaml", "fit.batch_size=1000"}, folder.path());
   CHECK(large.exit_code == 0);
   CHECK(contains(large.err, "warning[W316]"));
@@ -748,6 +754,28 @@ compile: {loss: mse}
   CHECK(contains(run_ok(folder, {"data", "inspect", "t.yaml"}).out, "float64"));
   CHECK(!contains(run_ok(folder, {"data", "inspect", "t.yaml", "data.train.dtype=float32"}).out,
                   "float64"));
+}
+
+TEST_CASE("a separator is a tab however it is written, and `class_weight` names classes") {
+  const TemporaryFolder folder;
+  folder.write("t.tsv", "a\tb\ty\n1\t2\tred\n3\t4\tblue\n");
+  for (const char* tab : {"tab", "\"\\t\"", "'\\t'"}) {
+    folder.write("t.yaml", fmt::format(R"(
+data: {{train: {{source: csv, path: t.tsv, label: y, separator: {}}}}}
+model: {{layers: [{{Input: {{shape: [2]}}}}, {{Dense: {{units: 2, activation: softmax}}}}]}}
+compile: {{loss: sparse_categorical_crossentropy}}
+)",
+                                       tab));
+    run_ok(folder, {"validate", "t.yaml"});
+    CHECK(contains(run_ok(folder, {"config", "show", "t.yaml"}).out, "separator: tab"));
+  }
+  for (const char* source : {"t.tsv", "{source: random, shape: [2], classes: 2, samples: 8}"}) {
+    check_refused(folder,
+                  {"validate", "t.yaml", "fit.class_weight={grey: 2}",
+                   source[0] == '{' ? fmt::format("data.train={}", source)
+                                    : fmt::format("data.train.path={}", source)},
+                  {"E112", "`grey` of `class_weight` is no class"});
+  }
 }
 
 TEST_CASE("JSON is refused with the line that converts it") {

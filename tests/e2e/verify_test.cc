@@ -128,6 +128,30 @@ TEST_CASE("verify proves that a run resumes bit for bit") {
   }
 }
 
+TEST_CASE("verify and evaluate compare a run's weights with their checksum") {
+  const SavedRun folder;
+  const Result good = meshtrain({"verify", "run", "--checksums"}, folder.path());
+  CHECK(good.exit_code == 0);
+  CHECK(good.out.find("\nrun/weights.safetensors: good, 3 tensors, ") != std::string::npos);
+  std::string bytes = folder.read("run/weights.safetensors");
+  bytes[bytes.size() - 2] = static_cast<char>(bytes[bytes.size() - 2] ^ 1);
+  folder.write("run/weights.safetensors", bytes);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"verify", "run"}, {"evaluate", "run"}}) {
+    const Result result = meshtrain(args, folder.path());
+    CHECK(result.exit_code == 6);
+    CHECK_MESSAGE(
+        result.err.find("weights.safetensors`: its checksum does not match") != std::string::npos,
+        result.err);
+  }
+  // Those of older versions have none.
+  folder.replace("run/weights.safetensors", "meshtrain_xxh3_128", "meshtrain_xxh3_129");
+  const Result older = meshtrain({"verify", "run", "--checksums"}, folder.path());
+  CHECK(older.exit_code == 0);
+  CHECK(older.out.find("\nrun/weights.safetensors: no checksum, as of older versions") !=
+        std::string::npos);
+}
+
 TEST_CASE("verify leaves the files of callbacks alone") {
   const TemporaryFolder elsewhere;
   const std::string table = elsewhere.file("table.csv");

@@ -53,6 +53,17 @@ def without_passing(value):
     return value
 
 
+def without_checksum(data):
+    """A safetensors file as it is without metadata: of its checksum, which follows from the rest."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    if header.pop("__metadata__", None) is None:
+        return data
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    return len(text).to_bytes(8, "little") + text + data[8 + size:]
+
+
 def content(path, folder):
     """The bytes of a file that must not change; `folder` is where the program ran."""
     if path.suffix == ".json":
@@ -60,6 +71,8 @@ def content(path, folder):
     if path.suffix == ".jsonl":
         lines = path.read_text().splitlines()
         return "\n".join(json.dumps(without_passing(json.loads(line))) for line in lines).encode()
+    if path.name == "weights.safetensors":
+        return without_checksum(path.read_bytes())
     return path.read_bytes().replace(str(folder).encode(), b".") if path.suffix == ".yaml" else path.read_bytes()
 
 

@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/file_template.h"
+#include "data/dataset_spec.h"
 #include "record/run_dir.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/monitor.h"
@@ -148,7 +149,50 @@ class Checker {
   std::vector<std::string> running_, logs_;
 };
 
+// The files that a run reads: its data and the config. Weights to begin with may be replaced by
+// better ones.
+std::vector<std::string> read_files(const Config& config, const ConfigValue& output) {
+  std::vector<std::string> files;
+  for (const auto& source : {config.data.train, config.data.validation, config.data.test}) {
+    if (source) {
+      const std::vector<std::string> of_source = source_paths(*source, config.data);
+      files.insert(files.end(), of_source.begin(), of_source.end());
+    }
+  }
+  files.push_back(output.loc ? output.loc.file->name : "");
+  return files;
+}
+
 }  // namespace
+
+void check_outputs(const Config& config, const std::string& run_dir, Diagnostics& diagnostics) {
+  namespace fs = std::filesystem;
+  for (const ConfigObject& callback : config.callbacks) {
+    for (const Spec& arg : class_of_object(Category::kCallback, callback).args) {
+      const bool is_file =
+          arg.output == CallbackOutput::kTable || arg.output == CallbackOutput::kModel;
+      if (!is_file || !callback.has(arg.name)) {
+        continue;
+      }
+      const ConfigValue& path = callback.arg(arg.name);
+      const fs::path place = fs::path(run_dir) / path.string();
+      std::error_code error;
+      if ((run_dir.empty() && place.is_relative()) || !fs::is_regular_file(place, error)) {
+        continue;
+      }
+      for (const std::string& file : read_files(config, path)) {
+        if (fs::equivalent(place, file, error)) {
+          diagnostics
+              .error("E113", path.loc,
+                     fmt::format("`{}` of `{}` would replace `{}`, which the run reads", arg.name,
+                                 callback.class_name, file))
+              .help("another name for what the callback writes");
+          break;
+        }
+      }
+    }
+  }
+}
 
 void check_callbacks(const Setup& setup, bool validates, Diagnostics& diagnostics) {
   Checker checker(setup, validates, diagnostics);
@@ -156,6 +200,7 @@ void check_callbacks(const Setup& setup, bool validates, Diagnostics& diagnostic
     checker.check(callback);
   }
   checker.check_best(setup.config().checkpoint);
+  check_outputs(setup.config(), "", diagnostics);
 }
 
 }  // namespace meshtrain

@@ -35,6 +35,10 @@ void undo_callback(std::string_view state_name, const std::string& state, StepRu
 // with a list of those there are; E142 (exit 74) for a place that cannot be written to.
 void check_callbacks(const Setup& setup, bool validates, Diagnostics& diagnostics);
 
+// Adds E113 for a file of a callback that would replace one that the run reads. Relative paths
+// begin at `run_dir`, and are left out where that is not known: "".
+void check_outputs(const Config& config, const std::string& run_dir, Diagnostics& diagnostics);
+
 // Adds those of the config, in its order, and one that writes metrics.csv unless one does already.
 void add_callbacks(CallbackList& list);
 

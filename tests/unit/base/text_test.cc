@@ -32,6 +32,8 @@ TEST_CASE("text of strangers cannot steer a terminal") {
   CHECK(printable("a\x1b[2Jb\xff") == "a?[2Jb?");
   CHECK(printable(std::string(50, 'x')) == std::string(40, 'x') + "...");
   CHECK(without_controls("größe\n\x7f") == "größe??");
+  CHECK(escaped_controls("größe\t\n") == "größe\t\n");
+  CHECK(escaped_controls("a\x1b[2J\x7f\r\xc2\x9b") == "a\\x1b[2J\\x7f\\x0d\\x9b");
 }
 
 TEST_CASE("a number is the whole of its text and fits its type") {

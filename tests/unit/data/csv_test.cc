@@ -194,6 +194,43 @@ TEST_CASE("parse_csv: a number is read as a double before it becomes a float") {
   }
 }
 
+TEST_CASE("parse_csv: numbers of an Input of whole numbers are not rounded") {
+  const std::string text = "id,size,y\n16777217,16777217,0\n-4503599627370497,2,1\n";
+  CsvSettings settings = labelled("y");
+  settings.inputs = {{"size", {{"size", {}}}, true}, {"id", {{"id", {}}}, true}};
+  settings.model_inputs = {{"id", DType::kInt64}, {"size", DType::kFloat32}};
+  const CsvTable table = parse(text, settings);
+  CHECK(table.inputs[0].tensor.dtype() == DType::kFloat32);
+  CHECK(table.inputs[0].tensor.at(0) == 16777216);
+  CHECK(values(table.inputs[1].tensor) == Values{16777217, -4503599627370497});
+  settings.inputs = {{"a", {{"size", {}}}, true}, {"b", {{"id", {}}}, true}};  // by their order
+  CHECK(parse(text, settings).inputs[0].tensor.at(0) == 16777217);
+  CHECK(parse(text, settings).inputs[1].tensor.dtype() == DType::kFloat32);
+  settings.inputs = {};  // "x", of the only Input
+  settings.model_inputs = {{"ids", DType::kInt32}};
+  CHECK(parse("id,y\n16777217,0\n", settings).inputs[0].tensor.at(0) == 16777217);
+  for (const char* wrong : {"2147483648", "1.5", "1e10"}) {
+    const Caught error = caught([&] { parse(fmt::format("id,y\n1,0\n{},0\n", wrong), settings); });
+    CHECK(error.code == "E310");
+    CHECK(
+        error.says(fmt::format("row 2 (line 3) column `id` is `{}`, and its Input takes int32: "
+                               "whole numbers from -2147483648 to 2147483647",
+                               wrong)));
+  }
+  settings.model_inputs = {{"ids", DType::kInt64}};
+  CHECK(parse("id,y\n9007199254740991,0\n", settings).inputs[0].tensor.at(0) == 9007199254740991);
+  CHECK(caught([&] { parse("id,y\n9007199254740993,0\n", settings); }).says("takes int64"));
+}
+
+TEST_CASE("parse_csv: all columns that are not there are named at once") {
+  CsvSettings settings = labelled("z");
+  settings.inputs = {{"x", {{"a", {}}, {"c", {}}, {"d", {}}}, false}};
+  const Caught error = caught([&] { parse("a,b,y\n1,2,3\n", settings); });
+  CHECK(error.says("no column `z`"));
+  CHECK(error.says("no column `c`"));
+  CHECK(error.says("no column `d`"));
+}
+
 TEST_CASE("parse_csv: the first row is a header when none of its fields is a number") {
   CHECK(parse("1,2\n3,4\n", labelled("0")).inputs[0].tensor.shape() == Shape{2, 1});
   CHECK(parse("a,b\n3,4\n", labelled("a")).inputs[0].tensor.shape() == Shape{1, 1});

@@ -51,6 +51,12 @@ TEST_CASE("HostTensor: values survive every type that can hold them") {
   }
 }
 
+TEST_CASE("HostTensor: whole numbers of 64 bits keep all digits in the other type of 64 bits") {
+  HostTensor tensor(DType::kUInt64, {1});
+  tensor.data<uint64_t>()[0] = (uint64_t{1} << 53) + 1;
+  CHECK(tensor.cast(DType::kInt64).data<int64_t>()[0] == (int64_t{1} << 53) + 1);
+}
+
 TEST_CASE("HostTensor: bfloat16 rounds to the nearest even and keeps NaN") {
   HostTensor tensor(DType::kBFloat16, {3});
   tensor.set(0, 1.00390625);  // half way between 1 and the next, 1.0078125

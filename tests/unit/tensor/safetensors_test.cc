@@ -221,6 +221,23 @@ TEST_CASE("read_safetensors: flipped bits never crash") {
                         [](const std::string& path) { read_safetensors(path); });
 }
 
+TEST_CASE("read_safetensors: a checksum in the metadata is compared") {
+  const TempFolder folder;
+  const std::vector<NamedTensor> tensors = tensors_to_write();
+  write_safetensors(folder.file("a"), tensors, with_checksum(tensors, {{"k", "v"}}));
+  const SafetensorsFile file = read_safetensors(folder.file("a"));
+  CHECK(has_checksum(file.metadata));
+  CHECK(file.metadata.at("k") == "v");
+  std::string bytes = folder.read("a");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  folder.write("a", bytes);
+  const test::Caught error = caught([&] { read_safetensors(folder.file("a")); });
+  CHECK(error.code == "E404");
+  CHECK(error.says("its checksum does not match: the file was changed"));
+  write_safetensors(folder.file("b"), tensors);
+  CHECK(!has_checksum(read_safetensors(folder.file("b")).metadata));
+}
+
 TEST_CASE("read_weights: the extension decides the kind") {
   const TempFolder folder;
   write_safetensors(folder.file("w.safetensors"), tensors_to_write());

@@ -286,6 +286,15 @@ TEST_CASE("keep_every pins saved steps, or the ends of epochs") {
     CHECK(!policy.is_kept({.step = 17, .epoch = 3}));
     CHECK(!policy.is_kept({.step = 18, .epoch = 2, .batch = 1}));
   }
+  {  // the save of an epoch that is kept waits for the one before
+    SavePolicy policy = policy_of(config);
+    const auto when_busy = [&](const TrainPosition& at) {
+      policy.end_epoch(at.epoch, {});
+      return policy.take_epoch_save(at.epoch, policy.is_kept(at));
+    };
+    CHECK(when_busy({.step = 8, .epoch = 1}) == WhenBusy::kSkip);
+    CHECK(when_busy({.step = 16, .epoch = 2}) == WhenBusy::kWait);
+  }
   config.checkpoint.keep_every = {};
   CHECK(!policy_of(config).is_kept({}));
 }
