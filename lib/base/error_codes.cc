@@ -318,7 +318,8 @@ constexpr ErrorCode kCodes[] = {
      "`model.class_names` has another number of names than the output has classes, so that results "
      "name the classes of the data, or numbers."},
     {"W128", "a loss or metric of classes, and an output of one unit",
-     "Categorical losses and accuracies tell several classes apart, each with a unit of its own. Of "
+     "Categorical losses and accuracies tell several classes apart, each with a unit of its own. "
+     "Of "
      "a single unit they are the same for every sample, so that nothing is learned."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},

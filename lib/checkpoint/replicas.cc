@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/snapshot.h"
 
 namespace meshtrain {
 namespace {
@@ -16,9 +17,9 @@ AxisMask axes_of(const Variable& variable) {
 }
 
 // Whether other processes have the shards of a variable that this one has: they differ along an
-// axis that does not split it.
-bool is_shared(const MeshPart& part, AxisMask axes) {
-  return (part.crossing() & ~axes) != 0;
+// axis that does not split it. Caches of decode steps differ, as the texts of the processes do.
+bool is_shared(const MeshPart& part, const Variable& variable) {
+  return is_state(variable) && (part.crossing() & ~axes_of(variable)) != 0;
 }
 
 // The distinct shards that a process holds, in the order of its memory.
@@ -57,10 +58,10 @@ std::string odd_ranks(const std::map<int, uint64_t>& hashes) {
 std::string replica_hashes(const VariableStore& store, const ShardsOf& shards) {
   std::string out;
   for (size_t v = 0; v < store.variables().size(); ++v) {
-    const AxisMask axes = axes_of(store.variables()[v]);
-    if (!is_shared(store.part(), axes)) {
+    if (!is_shared(store.part(), store.variables()[v])) {
       continue;
     }
+    const AxisMask axes = axes_of(store.variables()[v]);
     const std::byte* from = shards(static_cast<int>(v));
     const auto bytes = static_cast<size_t>(store.shard_bytes(static_cast<int>(v)));
     for (int64_t p = 0; p < store.part().num_shards(axes); ++p) {
@@ -90,10 +91,10 @@ std::string replica_difference(const VariableStore& store, const std::vector<std
   }
   std::vector<size_t> at(parts.size(), 0);  // places in the texts
   for (const Variable& variable : store.variables()) {
-    const AxisMask axes = axes_of(variable);
-    if (!is_shared(store.part(), axes)) {
+    if (!is_shared(store.part(), variable)) {
       continue;
     }
+    const AxisMask axes = axes_of(variable);
     std::map<int64_t, std::map<int, uint64_t>> by_shard;
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       for (const int64_t shard : shards_of(parts[rank], axes)) {

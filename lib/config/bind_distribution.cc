@@ -162,12 +162,11 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
     out.layout_map.push_back({key, rules->children[i].key_loc, make_layout(value)});
     ++i;
   }
-  if (ConfigValue& type = tree.field("type"); type.is_null()) {
+  // It stays null in the resolved config, so that a resumed run may get its first layout map.
+  if (tree.field("type").is_null()) {
     out.type = {
         out.layout_map.empty() ? DistributionType::kDataParallel : DistributionType::kModelParallel,
         {}};
-    type.data = std::string(word_of(out.type.value));
-    type.is_default = true;
   }
   if (out.type == DistributionType::kDataParallel && !out.layout_map.empty()) {
     diagnostics

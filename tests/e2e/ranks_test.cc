@@ -136,6 +136,31 @@ TEST_CASE("several processes leave behind what one does and print what one print
   }
 }
 
+// Caches of what rank 0 writes are no replicas, and no checkpoint has them.
+TEST_CASE("a run of several processes saves beside the samples of its language model") {
+  const RanksFolder folder;
+  folder.write("text.txt", "a tale of a tale of a tale of a tale, told and told and told again");
+  folder.write("text.yaml", R"(
+data: {train: {source: text, path: text.txt, sequence_length: 8, target: sequence}}
+model:
+  layers:
+    - Input: {shape: [8], dtype: int32}
+    - Embedding: {input_dim: =vocabulary_size(), output_dim: 8}
+    - MultiHeadAttention: {num_heads: 2, key_dim: 4, call: {use_causal_mask: true}}
+    - LSTM: {units: 4, return_sequences: true}
+    - Dense: {units: =vocabulary_size()}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 8, epochs: 2}
+run: {check_replicas: 2}
+callbacks: [{TextSamples: {prompts: [a t], max_new_tokens: 6}}]
+distribution: {device_mesh: {shape: [2, 1], axis_names: [data, model], devices: "cpu:2"}}
+)");
+  const Result run =
+      meshtrain::run(as_ranks(2, {"train", "text.yaml", "--run-dir", "r"}, folder.path(), {}), 240);
+  CHECK_MESSAGE(run.exit_code == 0, run.err);
+  CHECK(fs::exists(folder.file("r/weights.safetensors")));
+}
+
 TEST_CASE("a run resumed by other numbers of processes comes to the same bits") {
   const RanksFolder folder;
   REQUIRE(folder.train(1, {"-o", "whole"}).exit_code == 0);
