@@ -27,6 +27,16 @@ Args cell_args(Args first, Args own_flags) {
   return args;
 }
 
+// The argument `call`: how the layer is called.
+Spec mask_call_arg() {
+  static const Section fields{
+      "call",
+      {boolean("use_mask", "null",
+               "false: steps that the mask leaves out change the state, too, as in Keras where "
+               "initial states are given; the mask is passed on")}};
+  return section("call", fields, "arguments of this call of the layer");
+}
+
 // What every layer of cells has beside them.
 Args with_sequence_args(Args args) {
   args.push_back(boolean("return_sequences", "false", "the states of all steps, not the last one"));
@@ -41,6 +51,7 @@ Args with_sequence_args(Args args) {
   args.push_back(boolean("zero_output_for_mask", "false",
                          "zeros at steps that a mask leaves out, not the state before them"));
   args.push_back(boolean("unroll", "false", "accepted; time is one operation anyway"));
+  args.push_back(mask_call_arg());
   return args;
 }
 
@@ -116,7 +127,8 @@ std::vector<ClassSpec> recurrent_layer_classes() {
                           "what becomes of the two outputs; null: NAME and NAME.backward")
                        .nullable(),
                    object("backward_layer", ValueKind::kObject, Category::kLayer, "null",
-                          "that of the other direction; when null like `layer`, backwards")}),
+                          "that of the other direction; when null like `layer`, backwards"),
+                   mask_call_arg()}),
       layer_class("TimeDistributed", "a layer for each step alone",
                   {object("layer", ValueKind::kObject, Category::kLayer, "",
                           "the layer, which takes a step without the dimension of steps")

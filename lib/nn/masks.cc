@@ -195,6 +195,11 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
   }
 }
 
+bool layer_uses_mask(const LayerUse& use) {
+  const ConfigValue* given = use.call_argument("use_mask");
+  return given == nullptr || given->boolean();
+}
+
 // The two sequences of a Bidirectional that does not merge them.
 bool shares_mask(const Layer& layer, size_t result) {
   return layer.class_name == "Bidirectional" && result == 0 && !layer.config()->has("merge_mode");

@@ -31,6 +31,10 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
 // Whether output `result` of Layer::further_shapes() has the mask that the first output has.
 bool shares_mask(const Layer& layer, size_t result);
 
+// Whether a recurrent layer leaves out the steps that its mask does: `call: {use_mask: false}` does
+// not.
+bool layer_uses_mask(const LayerUse& use);
+
 // A mask (batch, steps) that x (batch, steps, ...) broadcasts with: in x's dtype, or in `dtype`.
 ValueId mask_beside(Builder& builder, ValueId mask, ValueId x, DType dtype);
 ValueId mask_beside(Builder& builder, ValueId mask, ValueId x);

@@ -37,6 +37,15 @@ bool CompositeLayer::takes_layer(const char* argument, const ConfigObject& layer
       ok = false;
     }
   }
+  const ConfigValue call = value_or_null(layer, "call");
+  const bool is_called =
+      call.is_dict() && std::any_of(call.dict().begin(), call.dict().end(),
+                                    [](const auto& entry) { return !entry.second.is_null(); });
+  if (is_called && is_recurrent_class(layer.class_name)) {
+    argument_error(diagnostics, argument, "has `call`")
+        .help(fmt::format("write `call` beside `{}`", argument));
+    ok = false;
+  }
   return ok;
 }
 

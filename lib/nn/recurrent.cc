@@ -38,7 +38,7 @@ class Recurrent : public CompositeLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     ValueId x = to_compute(context, inputs[0]);
-    ValueId mask = context.masks.empty() ? kNone : context.masks[0];
+    ValueId mask = context.masks.empty() || !layer_uses_mask(use) ? kNone : context.masks[0];
     check_mask(b, mask);
     if (config_.boolean("go_backwards")) {
       x = b.reverse(x, 1);

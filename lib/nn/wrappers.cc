@@ -3,6 +3,7 @@
 
 #include "config/cells.h"
 #include "nn/arguments.h"
+#include "nn/masks.h"
 #include "nn/parts.h"
 
 namespace meshtrain {
@@ -50,7 +51,7 @@ class Bidirectional final : public CompositeLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId mask = context.masks.empty() ? kNone : context.masks[0];
+    const ValueId mask = context.masks.empty() || !layer_uses_mask(use) ? kNone : context.masks[0];
     std::vector<ValueId> states;
     const auto run = [&](const Part& part, size_t half) {
       const std::vector<ValueId> operands = inputs_of(inputs, half);

@@ -74,6 +74,11 @@ std::string portable_config(LoadOptions options, const Config& config, bool with
   add_paths("data.train", data.train, options);
   add_paths("data.validation", data.validation, options);
   add_paths("data.test", data.test, options);
+  // The run's own weights have the name that an import gives: a relative path would mean these.
+  if (const std::string& weights = config.fit.initial_weights.value; !weights.empty()) {
+    set_path("fit.initial_weights",
+             yaml_text(fs::absolute(weights, error).lexically_normal().string()), options);
+  }
   if (data.cache.value.find('/') != std::string::npos) {
     set_path("data.cache",
              yaml_text(fs::absolute(data.cache.value, error).lexically_normal().string()), options);

@@ -58,9 +58,10 @@ void check_predictions(const TemporaryFolder& folder, const std::string& name,
 }
 
 TEST_CASE("models that Keras saved predict here what they predicted there") {
-  for (const std::string name : {"mlp", "convnet", "several", "shared", "resnet", "separable",
-                                 "normalized", "adapted", "nested", "translated", "heads",
-                                 "weighed", "counted", "merged", "frames", "tied", "tables"}) {
+  for (const std::string name :
+       {"mlp", "convnet", "several", "shared", "resnet", "separable", "normalized", "adapted",
+        "nested", "translated", "heads", "weighed", "counted", "merged", "frames", "tied", "tables",
+        "answered"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
     const Result imported =

@@ -53,6 +53,23 @@ std::vector<double> learning_rates(const ExampleFolder& folder, const std::strin
   return {out.end() - static_cast<std::ptrdiff_t>(epochs), out.end()};
 }
 
+TEST_CASE("a run's config names the weights that it began with, and takes a first layout map") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "first", "-q"}, folder.path()).exit_code == 0);
+  const Result run =
+      meshtrain({"train", "small.yaml", "-o", "run", "-q", "~distribution.type",
+                 "~distribution.layout_map", "fit.initial_weights=first/weights.safetensors"},
+                folder.path());
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  CHECK(
+      contains(folder.read("run/config.resolved.yaml"), folder.file("first/weights.safetensors")));
+  const Result laid = meshtrain(
+      {"resume", "run", "fit.epochs=3", "distribution.layout_map={d1/kernel: [null, model]}"},
+      folder.path());
+  CHECK_MESSAGE(laid.exit_code == 0, laid.err);
+  CHECK_FALSE(contains(laid.err, "W205"));
+}
+
 TEST_CASE("a learning rate that changed since goes before the one that a callback set") {
   const ExampleFolder folder;
   const Result first =

@@ -402,6 +402,20 @@ def bfloat16():
     return model
 
 
+def answered():
+    """A decoder that begins with states: Keras fills in no mask there, but passes it on; and masks joined without a name."""
+    question, answer = keras.Input((5,), dtype="int32", name="question"), keras.Input((6,), dtype="int32", name="answer")
+    x = L.Embedding(11, 4, mask_zero=True)(question)
+    _, h, c = L.LSTM(4, return_state=True)(L.Concatenate()([x, L.LSTM(4, return_sequences=True)(x)]))
+    y = L.Embedding(11, 4, mask_zero=True)(answer)
+    y = L.LSTM(4, return_sequences=True, name="decoder")(y, initial_state=[h, c])
+    z = L.Bidirectional(L.GRU(4), name="both")(y, initial_state=[h, c])
+    y = L.MultiHeadAttention(2, 2, name="heads")(y, x, key_mask=keras.ops.not_equal(question, 0))
+    model = keras.Model([question, answer], [L.GlobalAveragePooling1D()(L.Dense(3)(y)), z], name="answered")
+    model.compile("adam", "mse")
+    return model
+
+
 def hierarchy():
     """Words of sentences: a TimeDistributed of a model that makes masks, and of one with branches within masked steps."""
     words = keras.Sequential([keras.Input((6,), dtype="int32"), L.Embedding(11, 4, mask_zero=True), L.LSTM(3)], name="words")
@@ -445,7 +459,7 @@ def tied():
 
 MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested, operations, recurrent, attention,
           hub, wrapped, masked, stacked, filmed, spectral, translated, heads, weighed, counted,
-          unsized, halved, filmstrip, merged, cast, hierarchy, frames, tied, tables, bfloat16]
+          unsized, halved, filmstrip, merged, cast, hierarchy, frames, tied, tables, bfloat16, answered]
 
 
 def fill(model, seed):

@@ -24,7 +24,6 @@ import numpy as np
 import io_models
 
 TOLERANCE = 1e-5
-CLASHES = {"merged"}  # loaded alone, Keras gives the mask of a Concatenate the name of a layer
 OTHER_WEIGHTS = {"halved", "filmstrip"}  # an import leaves some out, or names them anew
 DISSOLVED = {"nested", "halved", "filmstrip"}  # come back flat: their weight files are not for nested models
 
@@ -113,8 +112,7 @@ class RoundTrip:
                 check_same(what, weights, weights_of(loaded))
             worst.append(check_close(what, expected, list(io_models.predictions(loaded, inputs).values())))
 
-        if name not in CLASHES:
-            keras.utils.clear_session()
+        keras.utils.clear_session()
         compare("exported .keras", keras.saving.load_model(folder / "out.keras"))
         if name not in DISSOLVED:
             model.load_weights(folder / "out.weights.h5")

@@ -1,9 +1,12 @@
 #include "interop/keras/export_call.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "config/cells.h"
+#include "nn/masks.h"
 
 namespace meshtrain {
 namespace {
@@ -117,6 +120,11 @@ CallArguments call_arguments(const Model& model, int call) {
     out.args = {entry.inputs[0]};
     if (entry.inputs.size() > 1) {
       out.initial_state = nested_states(*layer.config(), std::span(entry.inputs).subspan(1));
+    }
+    // Keras fills in the mask of a call with one tensor only.
+    const bool uses_mask = layer_uses_mask(entry.use);
+    if (model.calls()[entry.inputs[0]].has_mask && uses_mask != out.initial_state.empty()) {
+      out.untaken = fmt::format("call: {{use_mask: {}}}", uses_mask);
     }
     return out;
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/scalars.h"
 #include "config/tensor_expression.h"
 #include "interop/keras/export_call.h"
 #include "interop/keras/layer_order.h"
@@ -50,8 +51,9 @@ std::string keras_module(Category category) {
   }
 }
 
-void refuse_export(const std::string& owner, const std::string& what) {
-  throw ConfigError("E417", {}, fmt::format("{}: {} cannot be expressed in Keras", owner, what));
+void refuse_export(const std::string& owner, const std::string& what, const std::string& help) {
+  ConfigError error("E417", {}, fmt::format("{}: {} cannot be expressed in Keras", owner, what));
+  throw help.empty() ? error : error.help(help);
 }
 
 const ClassSpec& class_of(const ConfigObject& object, Category category) {
@@ -150,12 +152,34 @@ std::string bare_name(const ConfigObject& object, Category category) {
   return keras_args(object, category, false).empty() && !is_object ? object.spelled : "";
 }
 
+namespace {
+
+bool joins_masks(const Model& model) {
+  return std::any_of(model.calls().begin(), model.calls().end(), [&](const Model::Call& call) {
+    return !call.is_input && call.has_mask &&
+           model.layers()[call.layer]->class_name == "Concatenate";
+  });
+}
+
+// "concatenate", "concatenate_1": names that Keras gives operations, when it loads a model.
+bool is_name_of_operation(std::string_view name) {
+  constexpr std::string_view kBase = "concatenate";
+  return name == kBase || (name.starts_with(kBase) && name.substr(kBase.size(), 1) == "_" &&
+                           try_integer(name.substr(kBase.size() + 1)));
+}
+
+}  // namespace
+
 KerasNames::KerasNames(const Model& model) {
   std::set<std::string> taken;
   std::map<int, std::string> of_layer;
+  const bool avoids_operations = joins_masks(model);
   const auto unique = [&](const std::string& name) {
     std::string out = name;
     std::replace(out.begin(), out.end(), '/', '_');
+    if (avoids_operations && is_name_of_operation(out)) {
+      out.replace(0, std::string_view("concatenate").size(), "concatenation");
+    }
     const std::string base = out;
     for (int i = 1; !taken.insert(out).second; ++i) {
       out = fmt::format("{}_{}", base, i);
@@ -233,7 +257,11 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
     if (const std::string what = untaken(model, static_cast<int>(i)); !what.empty()) {
-      refuse_export(fmt::format("layer `{}`", call.name), fmt::format("`{}`", what));
+      refuse_export(fmt::format("layer `{}`", call.name), fmt::format("`{}`", what),
+                    what.find("use_mask") == std::string::npos
+                        ? ""
+                        : "Keras' layer uses the mask of its steps where it has no initial states, "
+                          "and there alone; safetensors, npz and ONNX hold it all");
     }
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
       refuse_export(fmt::format("layer `{}`", call.name),

@@ -16,7 +16,8 @@ using OrderedJson = nlohmann::ordered_json;
 std::string keras_module(Category category);
 
 // Refuses to export (E417, exit 6): "layer `d1`: ... cannot be expressed in Keras".
-[[noreturn]] void refuse_export(const std::string& owner, const std::string& what);
+[[noreturn]] void refuse_export(const std::string& owner, const std::string& what,
+                                const std::string& help = "");
 
 // The catalogue's class of an object.
 const ClassSpec& class_of(const ConfigObject& object, Category category);

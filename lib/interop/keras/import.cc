@@ -327,6 +327,9 @@ class ConfigWriter {
     for (const std::string& flag : keywords.flags) {
       flags.push_back(flag + ": true");
     }
+    if (keywords.leaves_mask) {
+      flags.emplace_back("use_mask: false");
+    }
     if (!flags.empty()) {
       parts.push_back(fmt::format("call: {{{}}}", join(flags, ", ")));
     }

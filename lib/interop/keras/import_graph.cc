@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/printable.h"
+#include "config/cells.h"
 #include "interop/keras/import_chain.h"
 #include "interop/keras/import_layers.h"
 #include "interop/keras/import_masks.h"
@@ -352,9 +353,12 @@ class GraphReader {
     if (calls.empty() || is_operation(*node.layer)) {
       return;
     }
-    const KerasCall& call = out_.calls[static_cast<size_t>(calls[0])];
+    KerasCall& call = out_.calls[static_cast<size_t>(calls[0])];
     const KerasLayer& layer = out_.layers[static_cast<size_t>(call.layer)];
     masks_.add(calls[0], layer, call.inputs);
+    // Keras fills in the mask of a call with one tensor only.
+    call.keywords.leaves_mask = is_recurrent_class(layer.class_name) && node.mask.empty() &&
+                                call.inputs.size() > 1 && !masks_.of_call(call.inputs[0]).empty();
     const bool is_input = layer.class_name == kTakesMask && call.inputs.size() == 2;
     if (node.mask.empty() || is_input) {
       return;

@@ -61,7 +61,7 @@ bool has_heads(const std::string& class_name) {
 // Names of all tensors of a call, those without keywords first; none for most classes.
 std::vector<std::string> roles_of(const std::string& class_name) {
   if (has_heads(class_name)) {
-    return {"query", "value", "key", "attention_mask"};
+    return {"query", "value", "key", "attention_mask", "query_mask", "value_mask", "key_mask"};
   }
   if (class_name == "TransformerEncoder") {
     return {"inputs", "padding_mask", "attention_mask"};

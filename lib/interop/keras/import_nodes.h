@@ -25,6 +25,7 @@ struct CallKeywords {
   std::vector<std::string>
       roles;  // of all tensors where one has a keyword: "query", "attention_mask"
   std::vector<std::string> flags;  // arguments that are true: "use_causal_mask"
+  bool leaves_mask = false;        // a recurrent layer whose mask Keras does not fill in
 };
 
 inline constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
