@@ -102,7 +102,7 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
       named_by_path(std::move(*source.weights), groups, model), wanted_weights(model),
       source.weights_path, {}, nullptr,
       fmt::format("model and weights must be of one network: save both anew, {}",
-                  imported.hub_class.empty() ? "model.to_json() and model.save_weights()"
+                  imported.hub_class.empty() ? "as one file: model.save(\"model.keras\")"
                                              : "model.save_to_preset()"));
 }
 

@@ -11,6 +11,7 @@
 #include "config/catalogue.h"
 #include "config/cells.h"
 #include "config/layer_names.h"
+#include "config/other_names.h"
 #include "interop/keras/import_ops.h"
 #include "interop/keras/import_values.h"
 
@@ -76,7 +77,9 @@ void check_class(const Json& layer, const KerasLayer& imported, KerasJson& json)
   } else if (imported.class_name != "InputLayer" &&
              (find_class(Category::kLayer, imported.class_name) == nullptr ||
               imported.class_name == "Call" || imported.class_name == "Repeat")) {
-    json.refuse(imported.name, imported.class_name, "is not in meshtrain");
+    const std::string instead = instead_of(Category::kLayer, imported.class_name);
+    json.refuse(imported.name, imported.class_name,
+                instead.empty() ? "is not in meshtrain" : "is not in meshtrain: " + instead);
   } else if (is_cell_class(imported.class_name)) {
     json.refuse(imported.name, imported.class_name,
                 "is called by itself, for one step; here cells stand in an RNN: "

@@ -14,8 +14,10 @@ namespace {
 TensorKey reference(const Json& value, const std::string& owner, const KerasJson& json) {
   if (!value.is_array() || value.size() < 3 || !value[0].is_string() ||
       !value[1].is_number_integer() || !value[2].is_number_unsigned()) {
-    json.malformed(
-        fmt::format("a reference in `{}` is not [layer, node, tensor]", printable(owner)));
+    json.malformed(fmt::format(
+        "a reference in `{}` is not [layer, node, tensor]; where outputs are nested, save "
+        "keras.Model(model.inputs, model.outputs)",
+        printable(owner)));
   }
   return {{value[0].get<std::string>(), value[1].get<int64_t>()}, value[2].get<size_t>()};
 }

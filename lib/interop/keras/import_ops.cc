@@ -73,6 +73,11 @@ ExprValue constant_of(const Json& value) {
   if (kind == "__numpy__" || kind == "__tensor__") {
     return constant_of(config.value("value", Json()));
   }
+  if (kind == "__keras_tensor__") {
+    throw NotHere{
+        "takes a tensor where numbers must stand; `take_along_axis`, or a product with `one_hot`, "
+        "takes rows by number"};
+  }
   throw NotHere{fmt::format("takes {}, which is no number", printable(value.dump()))};
 }
 
@@ -258,7 +263,9 @@ std::optional<Json> layer_of_operation(const Json& operation, const Json& args, 
     }
   }
   if (known == nullptr) {
-    problem = "is an operation that is not in meshtrain";
+    problem = op == "Slice" ? "is not in meshtrain; an index does the same: `x[:, 2:5]`"
+                            : "is an operation that is not in meshtrain; those of expressions, in "
+                              "configs/KERAS.md, can stand in its place";
     return std::nullopt;
   }
   try {

@@ -259,8 +259,7 @@ class TreeMaker {
     const ClassSpec* spec = category == Category::kActivation ? find_activation(class_name)
                                                               : find_class(category, class_name);
     if (spec == nullptr) {
-      return problem(fmt::format("{} `{}` is not in meshtrain", category_name(category),
-                                 printable(class_name)));
+      return unknown(class_name, category);
     }
     if (is_custom_class(value, class_name)) {
       return problem(fmt::format("{} `{}` is a class of your own, not Keras'",
@@ -269,14 +268,25 @@ class TreeMaker {
     return object_with(*spec, *config);
   }
 
+  // What can stand for a function of Python, which is not in the file.
+  YamlNode unknown(const std::string& name, Category category) {
+    const std::string_view instead =
+        category == Category::kActivation
+            ? "; without it, a `Lambda` behind the layer computes any expression"
+        : category == Category::kLoss || category == Category::kMetric
+            ? "; write an expression: `=mean(square(y_true - y_pred), axis=-1)`"
+            : "";
+    return problem(fmt::format("{} `{}` is not in meshtrain{}", category_name(category),
+                               printable(name), instead));
+  }
+
   YamlNode named(const std::string& name, Category category) {
     if (category == Category::kActivation && name == "keras_hub>gelu_approximate") {
       return object_with(*find_activation("gelu"), {{"approximate", true}});
     }
     const ClassSpec* spec = find_class(category, name);
     if (spec == nullptr) {
-      return problem(
-          fmt::format("{} `{}` is not in meshtrain", category_name(category), printable(name)));
+      return unknown(name, category);
     }
     // Keras logs a metric that is a text under this text; here a class has its own name.
     const bool is_class = category == Category::kMetric && name == spec->name && name != "Accuracy";
