@@ -138,7 +138,8 @@ bool propagates_mask(const Layer& layer, std::span<const Shape> inputs,
             .help("reshape its inputs to (batch, steps, features)");
         return false;
       }
-      return layer.masked_input() < masked.size() && masked[layer.masked_input()];
+      return layer.makes_mask() ||
+             (layer.masked_input() < masked.size() && masked[layer.masked_input()]);
     case MaskEffect::kCombine:
       if (any && !all) {
         warn("another input has none");
@@ -180,7 +181,9 @@ ValueId propagate_mask(const Layer& layer, CallContext& context, std::span<const
     case MaskEffect::kProduce:
       return layer.makes_mask() ? layer.make_mask(context, inputs) : kNone;
     case MaskEffect::kPass:
-      return layer.masked_input() < masks.size() ? masks[layer.masked_input()] : kNone;
+      return layer.makes_mask()                    ? layer.make_mask(context, inputs)
+             : layer.masked_input() < masks.size() ? masks[layer.masked_input()]
+                                                   : kNone;
     case MaskEffect::kSteps:
       return returns_sequences(layer) ? masks[0] : kNone;
     case MaskEffect::kCombine:

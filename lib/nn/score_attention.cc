@@ -66,7 +66,7 @@ class ScoreAttention : public ConfiguredLayer {
     };
     const auto mask_of = [&](size_t input, const std::optional<size_t>& role) {
       const ValueId own = context.masks.empty() ? kNone : context.masks[input];
-      return own == kNone ? flags(role) : own;
+      return role ? flags(role) : own;
     };
     const ValueId query_mask = mask_of(at.query, at.query_mask);
     const ValueId key_mask = both_masks(b, mask_of(at.value, at.value_mask), flags(at.key_mask));
@@ -84,8 +84,11 @@ class ScoreAttention : public ConfiguredLayer {
     return returns_scores() ? std::vector<Shape>{scores_shape_} : std::vector<Shape>();
   }
 
-  size_t masked_input() const override {
-    return inputs_of(use, use.roles.empty() ? 1 : use.roles.size()).query;
+  size_t masked_input() const override { return roles().query; }
+  // A mask of the queries that is given is that of the output, too.
+  bool makes_mask() const override { return roles().query_mask.has_value(); }
+  ValueId make_mask(CallContext& context, std::span<const ValueId> inputs) const override {
+    return context.builder.cast(inputs[*roles().query_mask], DType::kBool);
   }
 
  protected:
@@ -101,6 +104,7 @@ class ScoreAttention : public ConfiguredLayer {
   }
 
  private:
+  AttentionInputs roles() const { return inputs_of(use, use.roles.empty() ? 1 : use.roles.size()); }
   bool returns_scores() const { return use.call_flag("return_attention_scores"); }
 
   double rate(const CallContext& context) const {

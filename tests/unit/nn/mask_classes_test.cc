@@ -253,6 +253,21 @@ TEST_CASE("tables make a mask where they are asked to") {
   CHECK_FALSE(logits.has_mask);
 }
 
+TEST_CASE("attention's output has the mask that its queries are given") {
+  const std::string given = "    - Input: {name: seen, shape: [4], dtype: bool}\n";
+  for (const char* name : {"Attention", "AdditiveAttention"}) {
+    const MaskOutcome outcome = outcome_of(
+        given +
+        fmt::format("    - {}: {{inputs: {{query: plain, value: plain, query_mask: seen}}}}\n",
+                    name));
+    CHECK_MESSAGE(outcome.is_valid, outcome.text);
+    CHECK(outcome.has_mask);
+  }
+  CHECK_FALSE(outcome_of(given + "    - Attention: {inputs: {query: plain, value: plain, "
+                                 "value_mask: seen}}\n")
+                  .has_mask);
+}
+
 TEST_CASE("every other class of the catalogue drops masks") {
   std::set<std::string> kept = {"Concatenate", "SplitSteps", "SpatialDropout2D",
                                 "SpatialDropout3D"};
