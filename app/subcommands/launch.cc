@@ -1,6 +1,7 @@
 // meshtrain launch: `train` as several processes, on this machine or on others. mpirun starts them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/file.h"
@@ -8,7 +9,7 @@
 #include "comm/check_hosts.h"
 #include "engine/distribution.h"
 #include "engine/run_mpirun.h"
-#include "record/run_dir.h"
+#include "engine/setup.h"
 #include "train/slurm_script.h"
 #include "train/training_run.h"
 #include "train_options.h"
@@ -24,26 +25,77 @@ struct LaunchOptions {
   bool uses_slurm = false, shows_script = false;
 };
 
+// What a job of Slurm's has no use for.
+void refuse_flags_of_mpirun(const LaunchOptions& options) {
+  const struct {
+    bool is_given;
+    const char *flag, *help;
+  } flags[] = {
+      {!options.hosts.empty(), "--hosts",
+       "--processes N, with --nodes M; for certain hosts --sbatch=--nodelist=a,b"},
+      {!options.host_file.empty(), "--hostfile",
+       "--processes N, with --nodes M; for certain hosts --sbatch=--nodelist=a,b"},
+      {!options.agent.empty(), "--remote-agent", "leave it out: srun starts the processes"},
+      {!options.interface.empty(), "--interface",
+       "`export MESHTRAIN_NET_INTERFACE=NAME` before it: sbatch hands the environment on"},
+      {options.train.restarts > 0, "--restarts",
+       "leave it out: after a lost host Slurm queues the job again, and it resumes"},
+  };
+  for (const auto& entry : flags) {
+    if (entry.is_given) {
+      refuse("E140", fmt::format("`{}` does not go together with `--slurm`", entry.flag),
+             entry.help);
+    }
+  }
+}
+
+// The processes of the job, as far as is said: without a number Slurm starts one on each node.
+int64_t tasks_of(const SlurmOptions& slurm) {
+  const auto option =
+      std::find_if(slurm.options.begin(), slurm.options.end(), [](const std::string& given) {
+        return starts_with(given, "--ntasks") || starts_with(given, "-n");
+      });
+  if (slurm.tasks > 0 || option == slurm.options.end()) {
+    return slurm.tasks > 0 ? slurm.tasks : std::max<int64_t>(slurm.nodes, 1);
+  }
+  if (slurm.nodes <= 1) {
+    refuse("E140", fmt::format("with `{}` alone, srun starts one process", *option),
+           "--processes N says how many, in place of it or beside it");
+  }
+  return 1;  // on each node: not known here
+}
+
+// Mesh and layouts (E2xx) on so many processes: else the job would say it, after its time in the
+// queue.
+void check_layouts(const Config& config, int64_t processes) {
+  Diagnostics problems;
+  try {
+    const Setup setup(config, nullptr, "", static_cast<int>(processes));
+  } catch (const ConfigError& error) {
+    for (const Diagnostic& found : error.diagnostics().list()) {
+      if (starts_with(found.code, "E2")) {
+        problems.error(found.code, found.loc, found.message) = found;
+      }
+    }
+  }
+  problems.throw_if_errors();
+}
+
 // The training as a job of Slurm, which resumes in its folder when it is queued again.
 int submit(const LaunchOptions& options, const Invocation& invocation) {
+  refuse_flags_of_mpirun(options);
+  check_files_can_be_shared(invocation.given_words);
   const Config config = load_config(options.train.load(true));
-  RunDirOptions place = run_dir_options(options.train.run_dir, config);
-  std::vector<std::string> words = invocation.given_words;
-  if (place.dir.empty()) {
-    place.dir = runs_folder(place) + "/" + new_folder_name();
-    words.push_back("--run-dir=" + place.dir);
-  }
-  if (options.train.resume.empty()) {
-    words.push_back("--resume=auto");
-  }
   SlurmOptions slurm = options.slurm;
   slurm.tasks = options.processes;
-  const std::string script = slurm_script(slurm, place.name, words);
+  check_layouts(config, tasks_of(slurm));
+  const SlurmJob job = slurm_job(options.train.launch_request(invocation), config);
+  const std::string script = slurm_script(slurm, job);
   if (options.shows_script) {
     out_stream().write(script);
     return 0;
   }
-  return submit_script(place.dir + ".sbatch", script,
+  return submit_script(job.dir + ".sbatch", script,
                        [](std::string_view text) { out_stream().write(text); });
 }
 

@@ -258,6 +258,23 @@ std::string batch_axis(const YamlNode& distribution) {
   return names != nullptr && !names->children.empty() ? names->children.front().text : "batch";
 }
 
+// Of the mesh's last axis; 0 where it is not written as a number.
+int64_t last_axis_size(const YamlNode& distribution) {
+  const YamlNode* mesh = distribution.find("device_mesh");
+  const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
+  if (shape == nullptr || (shape->is_list() && shape->children.empty()))
+    return 0;
+  const std::string& text = shape->is_list() ? shape->children.back().text : shape->text;
+  return try_integer(text.substr(text.rfind('x') + 1)).value_or(0);
+}
+
+// As many devices on a batch axis and a model axis; an example where the mesh says no number.
+std::string shape_with_model_axis(const YamlNode& distribution) {
+  const int64_t devices = last_axis_size(distribution);
+  const int64_t parts = devices % 2 == 0 ? 2 : devices;
+  return devices > 1 ? fmt::format("[{}, {}]", devices / parts, parts) : "[4, 2]";
+}
+
 // The last axis of the mesh. Where there is only one: that one for experts, else empty, after an
 // error.
 std::string model_axis(const YamlNode& distribution, const YamlNode& named,
@@ -278,20 +295,12 @@ std::string model_axis(const YamlNode& distribution, const YamlNode& named,
         .error(
             "E113", named.loc,
             fmt::format("`{}` needs a mesh of two axes, the batch's and the model's", named.text))
-        .help("write `axis_names: [batch, model]`, or `layout_map: fsdp` for one axis");
+        .help(fmt::format("write `shape: {}, axis_names: [batch, model]`, or `layout_map: fsdp` "
+                          "for one axis",
+                          shape_with_model_axis(distribution)));
     return "";
   }
   return names->children.back().text;
-}
-
-// Of the mesh's last axis; 0 where it is not written as a number.
-int64_t last_axis_size(const YamlNode& distribution) {
-  const YamlNode* mesh = distribution.find("device_mesh");
-  const YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
-  if (shape == nullptr || (shape->is_list() && shape->children.empty()))
-    return 0;
-  const std::string& text = shape->is_list() ? shape->children.back().text : shape->text;
-  return try_integer(text.substr(text.rfind('x') + 1)).value_or(0);
 }
 
 std::vector<YamlNode> split_rules(const YamlNode& root, const YamlNode& distribution,

@@ -276,19 +276,18 @@ constexpr OtherWord kOtherWords[] = {
      "hosts"},
 };
 
-// "BatchNorm_2d" is "batchnorm2d".
-std::string bare(std::string_view name) {
-  std::string out = to_lower(name);
-  std::erase(out, '_');
-  return out;
-}
-
 bool is_listed(std::string_view names, const std::string& name) {
   const std::vector<std::string> list = split(std::string(names), ' ');
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
 }  // namespace
+
+std::string bare(std::string_view name) {
+  std::string out = to_lower(name);
+  std::erase(out, '_');
+  return out;
+}
 
 std::string instead_of(Category category, std::string_view spelled) {
   const std::string name = bare(spelled);

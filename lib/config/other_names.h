@@ -8,6 +8,9 @@
 
 namespace meshtrain {
 
+// "BatchNorm_2d" is "batchnorm2d".
+std::string bare(std::string_view name);
+
 // What to write for a class name of PyTorch, TensorFlow or Keras that is no class of this category
 // here: "write `Dense: {units: N}`"; "" when nothing is known.
 std::string instead_of(Category category, std::string_view spelled);

@@ -88,8 +88,14 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
                                      child.key, is_class ? "of" : "in", owner));
   const auto elsewhere = is_class ? std::nullopt : section_with_key(child.key);
-  const std::string other = instead_of_key(plain_owner(owner), child.key);
-  if (elsewhere) {
+  // A name of another program may be one of here, only spelled otherwise.
+  const bool is_slip = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return bare(name) == bare(child.key);
+  });
+  const std::string other = is_slip ? "" : instead_of_key(plain_owner(owner), child.key);
+  if (starts_with(child.key, "~")) {
+    d.help("`~KEY` removes a key on the command line; in a file `KEY: null` does");
+  } else if (elsewhere) {
     d.help(fmt::format("there is `{}`", *elsewhere));
   } else if (!other.empty()) {
     d.help(other);
@@ -430,7 +436,13 @@ ConfigValue Reader::section(const YamlNode* node, const Section& section, const 
     Diagnostic& d = diagnostics_.error(
         "E112", node->loc,
         fmt::format("{} must be a map of keys, not {}", owner, kind_name(*node)));
-    if (const std::string other = instead_of_section(section.path, node->text); !other.empty()) {
+    std::vector<std::string> entries;  // [4, 2] is meant as 4x2
+    for (const YamlNode& entry : node->children) {
+      entries.push_back(entry.text);
+    }
+    const bool is_mesh = node->is_list() && starts_with(section.path, "distribution");
+    const std::string text = is_mesh ? join(entries, "x") : node->text;
+    if (const std::string other = instead_of_section(section.path, text); !other.empty()) {
       d.help(other);
     }
     node = nullptr;

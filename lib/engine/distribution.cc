@@ -57,6 +57,14 @@ bool is_flag(const SourceLoc& loc) {
   return loc && loc.file->name == "command line" && starts_with(loc.file->line(1), "--");
 }
 
+// It stands for --devices, and wins over files.
+constexpr const char* kDevicesVariable = "MESHTRAIN_DEVICES";
+
+bool is_variable(const SourceLoc& loc) {
+  return loc && loc.file->name == "command line" &&
+         starts_with(loc.file->line(1), kDevicesVariable);
+}
+
 // `gpu:4` is the GPU with that number; on a mesh of four, four GPUs are meant.
 std::string devices_for(const DeviceRequest& request, int64_t devices) {
   const bool is_meant_as_count = request.is_gpu && request.count == 1 && request.gpus.size() == 1 &&
@@ -95,6 +103,9 @@ void report_other_count(const DistributionConfig& distribution, const std::vecto
   }
   if (product(shape) > kMostDevices) {
     d.help(fmt::format("a mesh has at most {} devices", kMostDevices));
+  } else if (is_variable(names)) {
+    d.help(fmt::format("`unset {0}`, or {0}={1}, or `--devices {1}`, which wins", kDevicesVariable,
+                       devices_for(request, product(shape))));
   } else {
     const std::string key = is_flag(names) ? "--devices " : "devices: ";
     d.help(fmt::format("write `{0}{1}` or `{0}auto`", key, devices_for(request, product(shape))));

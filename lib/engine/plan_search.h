@@ -22,6 +22,8 @@ class PlanSearch {
   // The score of `config` on the hardware. `splits_batch`, where given, receives whether a batch
   // axis has more than one device.
   PlanScore score(Config config, bool* splits_batch = nullptr) const;
+  // Whether the devices are virtual ones, which share the cores of a processor.
+  bool has_shared_cores() const { return request_.hardware.empty(); }
   // Whether so many bytes fit into the memory of a device.
   bool fits(int64_t bytes) const { return hardware_.memory == 0 || bytes <= hardware_.memory; }
 

@@ -188,7 +188,10 @@ std::string suggestions_text(const std::vector<SuggestedLayout>& layouts,
       rows.push_back({"#   " + sizes_of(layout.shape), fmt::format("zero {}", layout.zero),
                       fmt::format("{} rules", layout.rules.size()),
                       seconds_text(layout.score.seconds), format_bytes(layout.score.memory),
-                      layout.score.fits ? "" : "does NOT fit"});
+                      !layout.score.fits ? "does NOT fit"
+                      : layout.copies() > 1
+                          ? fmt::format("each {} devices compute the same", layout.copies())
+                          : ""});
     }
   }
   return out + "# all meshes, with the best rules of each:\n" + aligned_columns(rows);

@@ -65,14 +65,18 @@ struct SuggestedLayout {
   int64_t zero = 0;
   std::vector<SuggestedRule> rules;
   PlanScore score;
+
+  // So many devices compute the same: they are no faster than one of them.
+  int64_t copies() const { return rules.empty() ? shape.back() : 1; }
 };
 
 // Layouts for the config's devices, best first: for each mesh of a batch axis and a model axis (or
 // for `shape` alone) the rules that make a step fastest, found one weight after another, from no
 // rules and from those of the preset `megatron`. Weights whose paths differ in numbers only share a
 // rule. A model that repeats equal layers is searched with few of them, from which time and memory
-// of all are extrapolated; the scores of the results are those of the whole model. Throws as
-// rank_meshes().
+// of all are extrapolated; the scores of the results are those of the whole model. Layouts where
+// all devices compute the same come last, as do those of virtual devices that compute the same on
+// shared cores. Throws as rank_meshes().
 std::vector<SuggestedLayout> suggest_layouts(const LoadOptions& options,
                                              const std::optional<std::vector<int64_t>>& shape,
                                              int64_t hosts,

@@ -205,6 +205,37 @@ class LayoutSearch {
   mutable std::map<std::pair<int64_t, Choices>, PlanScore> scores_;  // by ZeRO level
 };
 
+// Best first; copies last, whatever the estimate says of their work: where all devices compute the
+// same, and on `shared_cores` where some do. Where the fastest are as good as equal, the one of
+// least memory leads, and of these the one with more parts of the batch.
+void rank(std::vector<SuggestedLayout>& layouts, bool shared_cores) {
+  constexpr double kEqual = 1.02;
+  const auto copies = [&](const SuggestedLayout& layout) {
+    return layout.score.fits && (shared_cores || layout.shape.front() == 1) ? layout.copies() : 1;
+  };
+  std::stable_sort(layouts.begin(), layouts.end(),
+                   [&](const SuggestedLayout& a, const SuggestedLayout& b) {
+                     const bool both_fit = a.score.fits && b.score.fits;
+                     return both_fit && copies(a) != copies(b) ? copies(a) < copies(b)
+                                                               : a.score.is_better_than(b.score);
+                   });
+  const SuggestedLayout& first = layouts.front();
+  if (!first.score.fits) {
+    return;
+  }
+  const auto equal_end =
+      std::find_if(layouts.begin() + 1, layouts.end(), [&](const SuggestedLayout& layout) {
+        return !layout.score.fits || copies(layout) != copies(first) ||
+               layout.score.seconds > kEqual * first.score.seconds;
+      });
+  const auto lead = std::min_element(layouts.begin(), equal_end,
+                                     [](const SuggestedLayout& a, const SuggestedLayout& b) {
+                                       return std::pair(a.score.memory, -a.shape.front()) <
+                                              std::pair(b.score.memory, -b.shape.front());
+                                     });
+  std::rotate(layouts.begin(), lead, lead + 1);
+}
+
 }  // namespace
 
 std::vector<SuggestedLayout> suggest_layouts(const LoadOptions& options,
@@ -234,9 +265,7 @@ std::vector<SuggestedLayout> suggest_layouts(const LoadOptions& options,
     on.mesh.shape.value = shapes[s];
     out.push_back(LayoutSearch(search, model, on).run());
   }
-  std::stable_sort(out.begin(), out.end(), [](const SuggestedLayout& a, const SuggestedLayout& b) {
-    return a.score.is_better_than(b.score);
-  });
+  rank(out, search.has_shared_cores());
   return out;
 }
 

@@ -284,7 +284,11 @@ class UnusedRules {
     const std::string wanted = plain_text(key);
     std::vector<std::string> alike;
     std::vector<std::string> all;
+    std::set<std::string_view> seen;  // a layer that is called twice has two outputs of one path
     for (const LayoutTarget& target : targets_) {
+      if (!seen.insert(target.path).second) {
+        continue;
+      }
       if (alike.size() < kMaxCompared && last_part(target.path) == last_part(wanted)) {
         alike.push_back(target.path);
       }

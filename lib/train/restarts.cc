@@ -89,16 +89,6 @@ NewestCheckpoint newest_of(const std::string& run) {
   }
 }
 
-std::vector<std::string> without_flags(std::vector<std::string> words,
-                                       std::initializer_list<std::string_view> flags) {
-  std::erase_if(words, [&](const std::string& word) {
-    return std::any_of(flags.begin(), flags.end(), [&](std::string_view flag) {
-      return starts_with(word, flag) && word.size() > flag.size() && word[flag.size()] == '=';
-    });
-  });
-  return words;
-}
-
 // What the next attempt is started with, and the step that it resumes from.
 struct Next {
   std::vector<std::string> words;
@@ -150,6 +140,16 @@ int processes_for(const Config& config) {
 }
 
 }  // namespace
+
+std::vector<std::string> without_flags(std::vector<std::string> words,
+                                       std::initializer_list<std::string_view> flags) {
+  std::erase_if(words, [&](const std::string& word) {
+    return std::any_of(flags.begin(), flags.end(), [&](std::string_view flag) {
+      return starts_with(word, flag) && word.size() > flag.size() && word[flag.size()] == '=';
+    });
+  });
+  return words;
+}
 
 void wait_for_lock(const std::string& run) {
   const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/child_processes.h"
@@ -37,6 +39,10 @@ int run_with_restarts(const LaunchRequest& request, const Config& config, const 
 // where there are no such GPUs.
 std::optional<int> run_own_processes(const LaunchRequest& request, const Config& config,
                                      const Processes& own);
+
+// The words but these flags, each with its value: "--resume=auto".
+std::vector<std::string> without_flags(std::vector<std::string> words,
+                                       std::initializer_list<std::string_view> flags);
 
 // Waits while a process holds the lock of the run in this folder, at most 30 s.
 void wait_for_lock(const std::string& run);

@@ -12,6 +12,9 @@
 #include "base/host.h"
 #include "base/text.h"
 #include "comm/child_processes.h"
+#include "record/run_list.h"
+#include "train/resume_target.h"
+#include "train/training_run.h"
 
 namespace meshtrain {
 namespace {
@@ -50,6 +53,27 @@ std::string change_folder() {
   return "cd " + shell_quoted({fs::current_path(error).string()}) + " || exit 1\n";
 }
 
+// The folder of the run that the job continues, or that -o names; "": a new one. What is wrong
+// with a checkpoint is found here, not after the time in the queue.
+std::string run_of_job(const LaunchRequest& request, const Config& config, const std::string& mode,
+                       const RunDirOptions& place) {
+  if (const ConfigObject* backup = deciding_backup(request.resume, config)) {
+    const std::string found = interrupted_run(*backup, place);
+    return found.empty() ? place.dir : found;
+  }
+  if (mode == "never") {
+    return place.dir;
+  }
+  if (mode == "auto") {
+    return place.dir.empty() ? newest_run(runs_folder(place)) : place.dir;
+  }
+  const ResumeTarget target = find_resume_target(mode, place);
+  Diagnostics diagnostics;
+  check_run_dir(target.run, diagnostics);
+  diagnostics.throw_if_errors();
+  return target.run.dir;
+}
+
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
@@ -62,12 +86,46 @@ bool is_on_path(const std::string& program) {
 
 }  // namespace
 
-std::string slurm_script(const SlurmOptions& options, const std::string& name,
-                         const std::vector<std::string>& words) {
+SlurmJob slurm_job(const LaunchRequest& request, const Config& config) {
+  const RunDirOptions place = run_dir_options(request.run_dir, config);
+  const std::string mode = resume_mode(request.resume, config);
+  SlurmJob out{.name = place.name, .dir = run_of_job(request, config, mode, place)};
+  const bool is_new = out.dir.empty() || !is_run_dir(out.dir);
+  if (out.dir.empty()) {
+    out.dir = runs_folder(place) + "/" + new_folder_name();
+  }
+  const auto starts = [&](const std::vector<std::string>& words, const std::string& from) {
+    std::vector<std::string> start = words;
+    start.insert(start.end(), {"--run-dir=" + out.dir, "--resume=" + from});
+    return start;
+  };
+  const std::vector<std::string> given = without_flags(request.words, {"--run-dir", "--resume"});
+  out.words = starts(given, mode == "never" ? "auto" : mode);
+  out.again = starts(without_flags(given, {"--reset-cursor", "--reset-optimizer"}), "auto");
+  if (out.again == out.words) {
+    out.again.clear();
+  }
+  // A resume gives up what is newer than the checkpoint that it begins from.
+  out.has_begun =
+      is_new ? "compgen -G " + shell_quoted({out.dir + "/checkpoints/"}) + "'[0-9]*' >/dev/null"
+             : "[ \"${SLURM_RESTART_COUNT:-0}\" -gt 0 ]";
+  return out;
+}
+
+std::string slurm_script(const SlurmOptions& options, const SlurmJob& job) {
+  std::string out = head(options, job.name, "slurm-%x-%j.out") + change_folder();
   std::vector<std::string> command = {program_path()};
-  command.insert(command.end(), words.begin(), words.end());
-  return head(options, name, "slurm-%x-%j.out") + change_folder() +
-         fmt::format("{} {}\n", srun(options), shell_quoted(command)) + tail("$SLURM_JOB_ID");
+  if (job.again.empty()) {
+    command.insert(command.end(), job.words.begin(), job.words.end());
+    out += fmt::format("{} {}\n", srun(options), shell_quoted(command));
+  } else {
+    out += fmt::format(
+        "if {}; then  # queued again: from the newest checkpoint\n  set -- {}\nelse\n"
+        "  set -- {}\nfi\n{} {} \"$@\"\n",
+        job.has_begun, shell_quoted(job.again), shell_quoted(job.words), srun(options),
+        shell_quoted(command));
+  }
+  return out + tail("$SLURM_JOB_ID");
 }
 
 std::string slurm_array_script(const SlurmOptions& options, const std::string& name,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -181,6 +182,31 @@ SweepParameter parameter_of(const YamlNode& node, bool may_be_range, Diagnostics
   return out;
 }
 
+namespace {
+
+// `mesh=data=4,model=2` is one mesh to --mesh, and two to a list of values.
+void refuse_split_mesh(const char* flag, const SweepParameter& parameter,
+                       Diagnostics& diagnostics) {
+  std::set<std::string> axes;
+  for (const std::string& value : parameter.choices) {
+    if (value.find('=') == std::string::npos || value.find(',') != std::string::npos) {
+      return;
+    }
+    axes.emplace(trim(std::string_view(value).substr(0, value.find('='))));
+  }
+  if (parameter.key == "distribution.device_mesh.shape" && axes.size() > 1) {
+    const std::string mesh = join(parameter.choices, ",");
+    diagnostics
+        .error("E140", parameter.loc,
+               fmt::format("`,` parts values: these are {} meshes of one axis each, `{}`",
+                           parameter.choices.size(), join(parameter.choices, "`, `")))
+        .help(fmt::format("one mesh: {} 'mesh=\"{}\"'", flag, mesh))
+        .help(fmt::format("several are parted by `;`: {} 'mesh={};...'", flag, mesh));
+  }
+}
+
+}  // namespace
+
 SweepParameter parameter_of_flag(const char* name, const std::string& word,
                                  Diagnostics& diagnostics) {
   const auto file = checked_source("command line", fmt::format("{} {}", name, word));
@@ -208,6 +234,7 @@ SweepParameter parameter_of_flag(const char* name, const std::string& word,
                   [](const std::string& value) { return trim(value).empty(); })) {
     diagnostics.error("E140", loc, fmt::format("`{}` has a value without a text", word));
   }
+  refuse_split_mesh(name, out, diagnostics);
   return out;
 }
 

@@ -125,7 +125,8 @@ Stretch newest_interval(const std::string& run) {
       "E400", {},
       fmt::format("no two neighbours in `{}` are of the same mesh, model, optimizer and data",
                   folder))
-      .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
+      .note("bit for bit a run is only equal on one mesh; on another, sums round differently")
+      .help("--checksums compares checksums alone; two more saves on this mesh can be compared");
 }
 
 // Whether the replay, which is one process, adds in the fixed order that `reductions: auto` is for

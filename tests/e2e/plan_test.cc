@@ -331,7 +331,23 @@ TEST_CASE("suggest prints a distribution that a config can have") {
       CHECK(plan.at("memory").at("total") == entry.at("memory"));
     }
   }
-  CHECK(number(all[0], "step_seconds") <= number(all[3], "step_seconds"));
+  CHECK(number(all[0], "step_seconds") <= 1.02 * number(all[2], "step_seconds"));
+  CHECK(all[3].at("mesh") == Json({1, 8}));  // copies, whatever their time
+}
+
+TEST_CASE("suggest splits work over the devices that there are to be") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const Json all = parse_json(
+      meshtrain({"suggest", "model.yaml", "--devices", "cpu:8", "--format", "json"}, folder.path())
+          .out);
+  REQUIRE(all.size() == 4);
+  const Json& best = all[0];
+  CHECK_MESSAGE((best.at("mesh")[1] == Json(1) || !best.at("rules").empty()), best.dump());
+  for (const Json& entry : all) {  // of equal times the least memory
+    const bool is_equal = number(entry, "step_seconds") == number(best, "step_seconds");
+    CHECK((!is_equal || number(best, "memory") <= number(entry, "memory")));
+  }
 }
 
 TEST_CASE("hardware is known by its names, with or without a count") {

@@ -139,7 +139,7 @@ TEST_CASE("several processes leave behind what one does and print what one print
 // Caches of what rank 0 writes are no replicas, and no checkpoint has them.
 TEST_CASE("a run of several processes saves beside the samples of its language model") {
   const RanksFolder folder;
-  folder.write("text.txt", "a tale of a tale of a tale of a tale, told and told and told again");
+  folder.write("text.txt", "a tale of a tale of a tale of a tale, heard again and again");
   folder.write("text.yaml", R"(
 data: {train: {source: text, path: text.txt, sequence_length: 8, target: sequence}}
 model:

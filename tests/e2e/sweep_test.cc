@@ -243,6 +243,16 @@ TEST_CASE("a file of a sweep: lists, drawn values, and its mistakes") {
   const Result zip = in_folder(folder, {"sweep", "small.yaml", "-n", "--zip", "seed=1,2", "--zip",
                                         "mesh=data=4,model=1;data=2,model=2"});
   CHECK(zip.out == "001 seed=1 mesh=data=4,model=1\n002 seed=2 mesh=data=2,model=2\n");
+  const Result split =
+      in_folder(folder, {"sweep", "small.yaml", "-n", "--grid", "mesh=data=2,model=2"});
+  CHECK(split.exit_code == 2);
+  CHECK_MESSAGE(contains(split.err,
+                         "error[E140]: `,` parts values: these are 2 meshes of one axis each, "
+                         "`data=2`, `model=2`"),
+                split.err);
+  CHECK(contains(split.err, "help: one mesh: --grid 'mesh=\"data=2,model=2\"'\n"));
+  CHECK(in_folder(folder, {"sweep", "small.yaml", "-n", "--grid", "mesh=\"data=2,model=2\""})
+            .exit_code == 0);
 
   folder.write("quotes.yaml",
                "config: small.yaml\nmethod: grid\nparameters:\n"
@@ -423,6 +433,92 @@ TEST_CASE("launch --slurm submits a job that is queued again when it stopped") {
   CHECK(result.exit_code == 0);
   CHECK(folder.read("requeued") == "requeue 7\n");
   CHECK(fs::exists(folder.file("run/weights.safetensors")));
+}
+
+// A folder where jobs of Slurm run at once; a job that stopped runs again.
+struct SlurmFolder : ExampleFolder {
+  SlurmFolder() {
+    play(*this, "sbatch",
+         "export SLURM_JOB_ID=7; rm -f requeued; bash \"$1\"; code=$?\n"
+         "[ -e requeued ] || exit $code\nSLURM_RESTART_COUNT=1 bash \"$1\"\n");
+    // The first start of a job ends after a signal, as near the end of its time.
+    play(*this, "srun",
+         "while [[ \"$1\" == --* ]]; do shift; done\necho \"$*\" >> starts\n"
+         "[ -n \"$SLURM_RESTART_COUNT\" ] && exec \"$@\"\nexec \"$@\" --max-time=0.001\n");
+    play(*this, "scontrol", "echo \"$*\" >> requeued\n");
+  }
+  Result launch(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"launch", "small.yaml", "--slurm", "fit.epochs=4"});
+    Command command;
+    command.args = std::move(words);
+    command.folder = path();
+    command.environment = {"PATH=" + file("bin") + ":" + std::getenv("PATH")};
+    fs::remove(file("starts"));
+    return run(command);
+  }
+};
+
+TEST_CASE("launch --slurm resumes what --resume names, and continues when it is queued again") {
+  const SlurmFolder folder;
+  const Result none = folder.launch({"--resume=latest", "--dry-run"});
+  CHECK(none.exit_code == 6);
+  CHECK_MESSAGE(contains(none.err, "error[E400]: there is no checkpoint in "), none.err);
+  REQUIRE(
+      in_folder(folder, {"train", "small.yaml", "-q", "-o", "whole", "fit.epochs=4"}).exit_code ==
+      0);
+  for (const char* from : {"--resume", "--resume=latest", "--resume=best", "PATH", "run"}) {
+    fs::remove_all(folder.file("runs"));
+    REQUIRE(in_folder(folder, {"train", "small.yaml", "-q", "checkpoint.every=epoch",
+                               "checkpoint.monitor=loss"})
+                .exit_code == 0);
+    const std::string own =
+        "runs/small/" + fs::read_symlink(folder.file("runs/small/latest")).string();
+    const std::string word = from == std::string("PATH") ? "--resume=" + own + "/checkpoints/000003"
+                             : from == std::string("run") ? "--resume=" + own
+                                                          : from;
+    const Result result = folder.launch({word});
+    CHECK_MESSAGE(result.exit_code == 0, word, result.err);
+    const std::vector<std::string> starts = lines_of(folder.read("starts"));
+    REQUIRE(starts.size() == 2);
+    for (const std::string& start : starts) {
+      CHECK_MESSAGE(contains(start, "--run-dir=" + own), start);
+    }
+    CHECK(folder.read(own + "/weights.safetensors") == folder.read("whole/weights.safetensors"));
+  }
+  // A checkpoint of elsewhere begins a new run, which continues from its own.
+  REQUIRE(in_folder(folder, {"train", "small.yaml", "-q", "-o", "old", "checkpoint.every=epoch"})
+              .exit_code == 0);
+  fs::copy(folder.file("old/checkpoints/000003"), folder.file("alone"),
+           fs::copy_options::recursive);
+  const Result other = folder.launch({"--resume=alone", "--reset-optimizer"});
+  CHECK_MESSAGE(other.exit_code == 0, other.err);
+  const std::vector<std::string> starts = lines_of(folder.read("starts"));
+  REQUIRE(starts.size() == 2);
+  CHECK(contains(starts[0], "--resume=alone"));
+  CHECK(contains(starts[0], "--reset-optimizer"));
+  CHECK(contains(starts[1], "--resume=auto"));
+  CHECK_FALSE(contains(starts[1], "--reset-optimizer"));
+}
+
+TEST_CASE("launch --slurm refuses what the job could not do") {
+  const SlurmFolder folder;
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& says) {
+    const Result result = folder.launch(words);
+    CHECK(result.exit_code != 0);
+    CHECK_MESSAGE(contains(result.err, says), result.err);
+    CHECK_FALSE(fs::exists(folder.file("starts")));
+    CHECK_FALSE(fs::exists(folder.file("runs")));
+  };
+  refused({"--restarts", "3"}, "`--restarts` does not go together with `--slurm`");
+  refused({"--hosts", "a:2,b:2"}, "`--hosts` does not go together with `--slurm`");
+  refused({"--hostfile", "hosts"}, "`--hostfile` does not go together with `--slurm`");
+  refused({"--interface", "eth0"}, "export MESHTRAIN_NET_INTERFACE=NAME");
+  refused({"--remote-agent", "rsh"}, "srun starts the processes");
+  refused({"--sbatch=--ntasks=4"}, "with `--ntasks=4` alone, srun starts one process");
+  refused({"--processes", "3"}, "error[E210]: 4 devices do not split over 3 processes");
+  refused({"--processes", "2", "fit.batch_size=7"}, "error[E211]");
+  refused({"--processes", "2", "distribution.layout_map[\"dx/kernel\"]=[null,model]"},
+          "error[E202]");
 }
 
 TEST_CASE("compare shows what differs, in every form") {

@@ -195,6 +195,7 @@ TEST_CASE("verify says what it lacks for the proof of a run") {
   CHECK(moved.exit_code == 6);
   CHECK(moved.err.find("no two neighbours in `run/checkpoints` are of the same mesh, model, "
                        "optimizer and data") != std::string::npos);
+  CHECK(moved.err.find("help: --checksums compares checksums alone") != std::string::npos);
 }
 
 TEST_CASE("verify passes over the place where another optimizer began") {

@@ -176,6 +176,21 @@ TEST_CASE("a value that is given twice and differs is reported") {
   CHECK(with_variable("cpu:4", "--devices=cpu:4").empty());
 }
 
+TEST_CASE("too few devices of the environment are said to be of there") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"validate", "small.yaml", "--mesh", "2x4"};
+  command.environment = {"MESHTRAIN_DEVICES=cpu:4"};
+  command.folder = folder.path();
+  const Result result = run(command);
+  CHECK(contains(result.err, "error[E210]: the mesh (2, 4) needs 8 devices, `cpu:4` has 4"));
+  CHECK_MESSAGE(contains(result.err,
+                         "help: `unset MESHTRAIN_DEVICES`, or MESHTRAIN_DEVICES=cpu:8, or "
+                         "`--devices cpu:8`, which wins\n"),
+                result.err);
+  CHECK_FALSE(contains(result.err, "`devices: cpu:8`"));
+}
+
 TEST_CASE("flags of epochs and steps are where they act") {
   for (const std::string flag : {"--epochs", "--limit-steps"}) {
     check_misuse({"predict", "run", "-i", "x.npy", "-o", "y.npy", flag, "1"},
