@@ -146,7 +146,7 @@ TEMPLATES = {
 }
 LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # sizes that Keras takes
 # Training sizes: in smaller images each batch norm of the last stages sees four numbers, and roundings explode.
-WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71, "ResNet152": 128}
+WIDE = {"InceptionV3": 139, "InceptionResNetV2": 139, "Xception": 71, "ResNet101": 128, "ResNet152": 128, "ResNet152V2": 128}
 
 
 def run(program, folder, *arguments):
@@ -179,13 +179,14 @@ OPTIMIZERS = {
 }
 
 
-# Within five steps of the learning rate above, roundings become parts of a hundred of this network's losses.
-STEEP = ("ResNet152",)
+# Within five steps of the learning rate above, roundings become parts of a million of these networks' losses, or more:
+# they have 2^-7 or 2^-10 of it.
+STEEP = {"ResNet101": 7, "ResNet152": 10, "ResNet152V2": 7, "EfficientNetV2M": 7, "EfficientNetV2L": 7}
 
 
 def numbers_of(optimizer, name):
     numbers = OPTIMIZERS[optimizer]
-    return {**numbers, "learning_rate": numbers["learning_rate"] * 2.0**-7} if name in STEEP else numbers
+    return {**numbers, "learning_rate": numbers["learning_rate"] * 2.0 ** -STEEP.get(name, 0)}
 
 
 def wide_model(name, size):
