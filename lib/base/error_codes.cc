@@ -319,8 +319,7 @@ constexpr ErrorCode kCodes[] = {
      "name the classes of the data, or numbers."},
     {"W128", "a loss or metric of classes, and an output of one unit",
      "Categorical losses and accuracies tell several classes apart, each with a unit of its own. "
-     "Of "
-     "a single unit they are the same for every sample, so that nothing is learned."},
+     "Of a single unit they are the same for every sample, so that nothing is learned."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
     {"W141", "an unknown variable of the environment",

@@ -125,6 +125,9 @@ CallArguments call_arguments(const Model& model, int call) {
     const bool uses_mask = layer_uses_mask(entry.use);
     if (model.calls()[entry.inputs[0]].has_mask && uses_mask != out.initial_state.empty()) {
       out.untaken = fmt::format("call: {{use_mask: {}}}", uses_mask);
+      out.reason =
+          "Keras' layer uses the mask of its steps where it has no initial states, and there "
+          "alone; safetensors, npz and ONNX hold it all";
     }
     return out;
   }

@@ -16,7 +16,8 @@ struct CallArguments {
   std::vector<std::pair<std::string, int>> tensors;  // by name
   std::vector<std::pair<std::string, bool>> flags;
   std::vector<std::vector<int>> initial_state;
-  std::string untaken;  // what Keras' layer does not take, as the config has it; it is left out
+  // What Keras' layer does not take, as the config has it, and why; it is left out.
+  std::string untaken, reason;
 
   // Whether it is all that a Sequential can say: one tensor.
   bool is_plain() const {

@@ -237,12 +237,17 @@ std::vector<std::pair<std::string, double>> keras_loss_weights(const CompileConf
 
 namespace {
 
-// What a call takes and Keras' layer does not.
-std::string untaken(const Model& model, int call) {
+void refuse_untaken(const Model& model, int call) {
   const Model::Call& entry = model.calls()[call];
   const bool is_layer = !entry.is_input && entry.result_of == kNone &&
                         model.layers()[entry.layer]->program() == nullptr;
-  return is_layer ? call_arguments(model, call).untaken : "";
+  if (!is_layer) {
+    return;
+  }
+  if (const CallArguments given = call_arguments(model, call); !given.untaken.empty()) {
+    refuse_export(fmt::format("layer `{}`", entry.name), fmt::format("`{}`", given.untaken),
+                  given.reason);
+  }
 }
 
 }  // namespace
@@ -256,13 +261,7 @@ LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
     const Model::Call& call = model.calls()[i];
     const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
     MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
-    if (const std::string what = untaken(model, static_cast<int>(i)); !what.empty()) {
-      refuse_export(fmt::format("layer `{}`", call.name), fmt::format("`{}`", what),
-                    what.find("use_mask") == std::string::npos
-                        ? ""
-                        : "Keras' layer uses the mask of its steps where it has no initial states, "
-                          "and there alone; safetensors, npz and ONNX hold it all");
-    }
+    refuse_untaken(model, static_cast<int>(i));
     if (found->second->class_name == "Discretization" && !found->second->has("bin_boundaries")) {
       refuse_export(fmt::format("layer `{}`", call.name),
                     "boundaries that come from the training data, not from `bin_boundaries`,");

@@ -294,6 +294,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a recurrent layer uses its mask as Keras' does, or is refused") {
+  const auto code = [](const std::string& layer) {
+    const Built built(
+        "model:\n  layers:\n    - Input: {name: s, shape: [2]}\n"
+        "    - Input: {name: ids, shape: [4], dtype: int32}\n"
+        "    - Embedding: {name: e, input_dim: 5, output_dim: 3, mask_zero: true}\n    - " +
+        layer + "\n  outputs: [r, s]\n");
+    return caught([&] { keras_json(built.config, *built.model); }).code;
+  };
+  CHECK(code("GRU: {name: r, units: 2}") == "");
+  CHECK(code("GRU: {name: r, units: 2, inputs: [e, s], call: {use_mask: false}}") == "");
+  CHECK(code("GRU: {name: r, units: 2, inputs: [e, s]}") == "E417");
+  CHECK(code("GRU: {name: r, units: 2, call: {use_mask: false}}") == "E417");
+}
+
+TEST_CASE("a model that joins masks leaves Keras the names of the operations that do so") {
+  const auto name = [](const std::string& layers) {
+    const Built built("model:\n  layers:\n    - Input: {name: ids, shape: [4], dtype: int32}\n" +
+                      layers);
+    const Json config = parse_json(keras_json(built.config, *built.model)).at("config");
+    return config.at("layers")[2].at("config").at("name");
+  };
+  const std::string joined = "    - Concatenate: {inputs: [e, e]}\n";
+  CHECK(name("    - Embedding: {name: e, input_dim: 5, output_dim: 3, mask_zero: true}\n" +
+             joined) == "concatenation");
+  CHECK(name("    - Embedding: {name: e, input_dim: 5, output_dim: 3}\n" + joined) ==
+        "concatenate");
+}
+
 TEST_CASE("what Keras cannot say is refused") {
   const Built built(R"(
 model:
